@@ -15,10 +15,14 @@
 #include "dovetail_op.h"
 #include <math.h>
 
-/* clang has no macro for -funsafe-math-optimizations alone. */
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error \
     "dovetail_math.h: with -ffast-math, -Ofast or parts of these its functions give wrong numbers; -ffp-contract=fast is what they need"
+#endif
+
+/* clang has no macro for -funsafe-math-optimizations alone, nor for its parts: what breaks sums apart is off from here on. */
+#if defined(__clang__) && __clang_major__ >= 11
+#pragma clang fp reassociate(off)
 #endif
 
 #if defined(__clang__)

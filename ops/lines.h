@@ -203,9 +203,10 @@ DV_INLINE double total(const float *lanes)
             put_lanes(ISA, TO, k, &value);                                             \
         }
 
-/* The sums in the lanes of a block: sums[i] of v at i, i + DV_BLOCK and so on, of n elements in whole blocks. VALUE sets v, which
- * are 16 elements, such as v = LANES(x + k). The four vectors stay in registers; an array of sums is in memory, where each
- * addition waits for the last one. */
+/* SUM = the sum of v over n elements, in whole blocks. VALUE sets v, which are 16 elements, such as v = LANES(x + k). Parts of
+ * them are summed in float, in four vectors that stay in registers (an array of sums is in memory, where each addition waits for
+ * the last one), and in double all together: a long sum in float loses digits. */
+enum { SUM_PART = 2048 };
 #define SUM__LANES(S, AT, VALUE)        \
     {                                   \
         const int64_t k = block + (AT); \
@@ -213,14 +214,20 @@ DV_INLINE double total(const float *lanes)
         VALUE;                          \
         S += v;                         \
     }
-#define SUM_BLOCKS(SUMS, N, VALUE)                                                        \
-    {                                                                                     \
-        dv_lanes s0 = { 0 }, s1 = s0, s2 = s0, s3 = s0;                                   \
-        for (int64_t block = 0; block < (N); block += DV_BLOCK) {                         \
-            SUM__LANES(s0, 0, VALUE)                                                      \
-            SUM__LANES(s1, 16, VALUE) SUM__LANES(s2, 32, VALUE) SUM__LANES(s3, 48, VALUE) \
-        }                                                                                 \
-        memcpy(SUMS, &s0, sizeof s0), memcpy((SUMS) + 16, &s1, sizeof s1);                \
-        memcpy((SUMS) + 32, &s2, sizeof s2), memcpy((SUMS) + 48, &s3, sizeof s3);         \
+#define SUM_BLOCKS(SUM, N, VALUE)                                                             \
+    {                                                                                         \
+        SUM = 0;                                                                              \
+        for (int64_t part = 0, end; part < (N); part = end) {                                 \
+            dv_lanes s0 = { 0 }, s1 = s0, s2 = s0, s3 = s0;                                   \
+            float parts[DV_BLOCK];                                                            \
+            end = (N) - part < SUM_PART ? (N) : part + SUM_PART;                              \
+            for (int64_t block = part; block < end; block += DV_BLOCK) {                      \
+                SUM__LANES(s0, 0, VALUE)                                                      \
+                SUM__LANES(s1, 16, VALUE) SUM__LANES(s2, 32, VALUE) SUM__LANES(s3, 48, VALUE) \
+            }                                                                                 \
+            memcpy(parts, &s0, sizeof s0), memcpy(parts + 16, &s1, sizeof s1);                \
+            memcpy(parts + 32, &s2, sizeof s2), memcpy(parts + 48, &s3, sizeof s3);           \
+            SUM += total(parts);                                                              \
+        }                                                                                     \
     }
 #endif

@@ -211,11 +211,11 @@ static inline void product(
     const int64_t k = words_of(isa, w->k);
     const int64_t spans = (k * rows + SPAN - 1) / SPAN, span = spans ? whole(whole(k, spans) / spans, GAP) : 0;
     _Alignas(64) float vectors[(GROUP * DOTS + MOST_LANES) * MOST_LANES];
+    memset(sums, 0, (size_t)(rows * COLUMNS) * sizeof *sums);
     if (rows <= FEW && k && (has_words(isa, w) || is_halves(isa, w))) {
         product_few(isa, w, from, step, count, x, rows, sums);
         return;
     }
-    memset(sums, 0, (size_t)(rows * COLUMNS) * sizeof *sums);
     for (int64_t at = 0; at < k; at += span)
         for (int64_t c = 0; c < count; c += DOTS) {
             const int64_t some = count - c < DOTS ? count - c : DOTS, end = at + span < k ? at + span : k;

@@ -54,20 +54,20 @@ DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa 
         load_line(isa, bias, a->bias, 0, n, 0);
     for (int64_t r = 0; r < rows; r++) {
         const struct elements from = elements_of(a->x, t, r * n, n), to = result_of(isa, ctx, a->out, t, r * n, &from);
-        float sum[DV_BLOCK], squares[DV_BLOCK];
+        double sum, squares;
         float *const there = floats_of(&from), *const x = there ? there : floats, *const out = floats_of(&to);
         SUM_BLOCKS(sum, room, keep_lanes(isa, &v, x, there, &from, k))
-        const double exact = total(sum) / (double)n;
+        const double exact = sum / (double)n;
         const float mean = (float)exact;
         SUM_BLOCKS(squares, whole, v = (LANES(x + k) - mean) * (LANES(x + k) - mean))
         for (int i = 0; i < n - whole; i++)
-            squares[i] += (x[whole + i] - mean) * (x[whole + i] - mean);
-        double more = exact - (double)mean, variance = total(squares) / (double)n; /* more: what the mean loses as a float */
+            squares += (double)((x[whole + i] - mean) * (x[whole + i] - mean));
+        double more = exact - (double)mean, variance = squares / (double)n; /* more: what the mean loses as a float */
         if (exact * exact > variance) { /* and in its sum, where that is long and all elements are near the mean */
             SUM_BLOCKS(sum, whole, v = LANES(x + k) - mean)
             for (int i = 0; i < n - whole; i++)
-                sum[i] += x[whole + i] - mean;
-            more = total(sum) / (double)n;
+                sum += (double)(x[whole + i] - mean);
+            more = sum / (double)n;
         }
         variance -= more * more;
         const float scale = (float)(1 / sqrt((variance < 0 ? 0 : variance) + a->eps)), shift = -(float)more * scale;

@@ -1,5 +1,5 @@
 /* rms_norm.c: x / sqrt(mean(x^2) + eps) * weight over the last dim, with and without a residual that is added first, and the
- * gradient. A fast row goes through a line twice: its squares are added up in DV_BLOCK lanes, then it is scaled. */
+ * gradient. A fast row goes through a line twice: its squares are added up, then it is scaled. */
 #include "../lines.h"
 
 /* ---- forward ------------------------------------------------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ static int rms_norm_reference(dv_context *ctx, const struct rms_norm *a)
     return add_rms_norm_reference(ctx, &(struct add_rms_norm){ a->x, NULL, a->weight, a->eps, a->out });
 }
 
-DV_INLINE double scale_of(const float *squares, int64_t n, double eps) { return 1 / sqrt(total(squares) / (double)n + eps); }
+DV_INLINE double scale_of(double squares, int64_t n, double eps) { return 1 / sqrt(squares / (double)n + eps); }
 
 DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_isa *isa, uint32_t t)
 {
@@ -59,7 +59,7 @@ DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_is
         const struct elements from = elements_of(a->x, t, r * n, n), to = result_of(isa, ctx, a->out, t, r * n, &from);
         const struct elements residual = a->residual ? elements_of(a->residual, t, r * n, n) : from;
         dv_lanes other;
-        float squares[DV_BLOCK];
+        double squares;
         float *const there = a->residual ? NULL : floats_of(&from), *const x = there ? there : floats,
                      *const out = floats_of(&to);
         if (a->residual)
@@ -160,13 +160,13 @@ DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backw
     memset(sum, 0, (size_t)room * sizeof *sum);
     load_line(isa, weight, a->weight, 0, n, 0);
     for (int64_t r = 0; r < rows; r++) {
-        float products[DV_BLOCK], squares[DV_BLOCK];
+        double products, squares;
         load_line(isa, x, a->x, r * n, n, 0);
         load_line(isa, g, a->grad_output, r * n, n, 0);
         SUM_BLOCKS(products, n, v = LANES(g + k) * LANES(x + k) * LANES(weight + k))
         SUM_BLOCKS(squares, n, v = LANES(x + k) * LANES(x + k))
         const double exact = scale_of(squares, n, a->eps); /* both terms from it: nearly equal ones are subtracted */
-        const float scale = (float)exact, back = (float)(exact * exact * exact * total(products) / (double)n);
+        const float scale = (float)exact, back = (float)(exact * exact * exact * products / (double)n);
         for (int64_t k = 0; k < n; k += DV_BLOCK)
             DV_BLOCK_LOOP
             {

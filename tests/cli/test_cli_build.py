@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+import dovetail
+import numpy
 import pytest
 from cli_helpers import BUILD, COMMAND, ROOT, Dovetail, symbols
 
@@ -347,12 +349,27 @@ def test_mistakes_in_an_elementwise_line(project, cc, line, message):
 
 
 @pytest.mark.parametrize("cc", COMPILERS)
-@pytest.mark.parametrize("flag", ["-ffast-math", "-Ofast", "-ffinite-math-only", "-funsafe-math-optimizations"])
+@pytest.mark.parametrize("flag", ["-ffast-math", "-Ofast", "-ffinite-math-only"])
 def test_fast_math_is_refused(project, cc, flag):
-    if "clang" in cc and "unsafe" in flag:
-        pytest.skip("clang has no macro for it")
     project.write("my_ops.c", ELEMENTWISE)
     assert "-ffp-contract=fast is what they need" in project("build", "--cc", cc, "-X", flag, code=1).err
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("flags", [["-funsafe-math-optimizations"], ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math"]])
+def test_sums_are_not_broken_apart(project, cc, flags):
+    """gcc says so in a macro, and the header refuses; with clang the header switches it off."""
+    project.write("my_ops.c", ELEMENTWISE)
+    options = [word for flag in flags for word in ("-X", flag)]
+    if "clang" not in cc:
+        assert "-ffp-contract=fast is what they need" in project("build", "--cc", cc, *options, code=1).err
+        return
+    ones, found = numpy.linspace(-9, 9, 999, dtype=numpy.float32), []
+    for out, more in (("plain.so", []), ("fast.so", options)):
+        project("build", "--cc", cc, *more, "-o", out)
+        with dovetail.load(project.folder / out) as library:
+            found.append(library.swiglu(ones, ones))
+    numpy.testing.assert_allclose(*found, rtol=1e-6)
 
 
 def test_plain_errors_are_passed_on(project, source):

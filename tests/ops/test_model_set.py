@@ -115,6 +115,20 @@ def test_layer_norm_of_numbers_that_are_nearly_equal(isa):
         assert (ops.layer_norm(x, None, None, 1e-9).double() - F.layer_norm(x.double(), (n,), eps=1e-9)).abs().max() < 1e-6, n
 
 
+@pytest.mark.parametrize("n", [4096, 100003, 1000000])
+def test_sums_of_long_rows(isa, n):
+    """In f32 alone the sum of many equal terms loses digits: all are rounded to the same side."""
+    g = torch.Generator().manual_seed(0)
+    for x in ((torch.rand(2, n, generator=g) < 0.1).float() * 0.7, torch.where(torch.rand(2, n, generator=g) < 0.5, -0.7, 0.7), torch.randn(2, n, generator=g)):
+        wide = x.double()
+        centred = wide - wide.mean(-1, keepdim=True)
+        for found, exact in ((dovetail.ops.layer_norm(x), centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()),
+                             (dovetail.ops.rms_norm(x, torch.ones(n)), wide / (wide.square().mean(-1, keepdim=True) + 1e-6).sqrt())):
+            assert ((found - exact).abs() <= (exact.abs() * 3e-7).clamp(min=1e-6)).all()
+        likely, exact = dovetail.ops.softmax(x), wide.softmax(-1)
+        assert ((likely - exact).abs() <= exact * (4 + (wide - wide.amax(-1, keepdim=True)).abs()) * 2.0**-23).all()
+
+
 def test_the_slope_of_gelu_far_from_0(isa):
     for dtype in TYPES:
         x = torch.tensor([1e4, -1e4, float("inf"), -float("inf"), float("nan")] + [1e20, -1e20] * (dtype != torch.float16), dtype=dtype)

@@ -395,12 +395,55 @@ static void want_rows(const dv_tensor *t, const int64_t *rows, int64_t begin, in
             __builtin_prefetch((const char *)t->data + rows[c] * size + i);
 }
 
+/* The scores of all tokens, some at a time. The next ones are asked for meanwhile, few at a time. */
+DV_INLINE void score_tokens(const struct fast *f, const struct unit *u, const struct fns *fns, int64_t count)
+{
+    const struct attention *const x = f->x;
+    const int64_t wide = f->wide / fns->each;
+    for (int64_t t = 0; t < count; t += AT_ONCE) {
+        for (int64_t c = 0; c < AT_ONCE; c++) /* behind the last token: the last again */
+            load_both(f, fns, u->tokens + c * wide, x->key, x->key_rope, u->rows[t + c < count ? t + c : count - 1]);
+        for (int64_t h = 0, some, soon = t + AT_ONCE; h < u->heads; h += some) {
+            some = u->heads - h < SOME_HEADS ? u->heads - h : SOME_HEADS;
+            const int64_t first = soon + h * AT_ONCE / u->heads, last = soon + (h + some) * AT_ONCE / u->heads;
+            want_rows(x->key, u->rows, first, last, count, x->d);
+            if (x->key_rope)
+                want_rows(x->key_rope, u->rows, first, last, count, x->r);
+            fns->scores(u->scores + t * u->heads + h, u->q + h, u->heads, some, u->tokens, wide, (float)x->scale_value);
+        }
+    }
+}
+/* out = the values of all tokens times exp(score - max). */
+DV_INLINE void add_values(const struct fast *f, const struct unit *u, const struct fns *fns, int64_t count)
+{
+    const struct attention *const x = f->x;
+    memset(u->out, 0, (size_t)(u->heads * f->e) * sizeof(float));
+    want_rows(x->value, u->rows, 0, BLOCK, count, x->e);
+    for (int64_t t = 0; t < count; t += BLOCK) {
+        const int64_t all = count - t < BLOCK ? count - t : BLOCK;
+        for (int64_t c = 0; c < all; c += fns->each) {
+            float *const to = u->values + c / fns->each * (f->e + PADDING);
+            if (fns->each == 2) {
+                const uint16_t *const v = x->value->data;
+                load_pair(to, v + u->rows[t + c] * x->e, c + 1 < all ? v + u->rows[t + c + 1] * x->e : NULL, x->e);
+            } else {
+                fns->load(to, x->value, u->rows[t + c] * x->e, x->e, 0);
+            }
+        }
+        for (int64_t i = 0, some, soon = t + BLOCK; i < f->e; i += some) {
+            some = f->e - i < SOME_ELEMENTS ? f->e - i : SOME_ELEMENTS;
+            want_rows(x->value, u->rows, soon + i * BLOCK / f->e, soon + (i + some) * BLOCK / f->e, count, x->e);
+            fns->values(u->out + i, u->scores + t / fns->each * u->heads, u->heads, u->values + i, f->e, some,
+                (all + fns->each - 1) / fns->each);
+        }
+    }
+}
+
 DV_INLINE int attend_units(void *arg, int64_t begin, int64_t end, void *scratch, struct fns fns)
 {
     struct fast *const f = arg;
     const struct attention *const x = f->x;
     struct unit u = unit_at(f, scratch);
-    const int64_t wide = f->wide / fns.each;
     for (int64_t at = begin; at < end; at++) {
         const int64_t line = at / f->units, from = at % f->units * f->heads,
                       heads = x->heads - from < f->heads ? x->heads - from : f->heads;
@@ -411,39 +454,9 @@ DV_INLINE int attend_units(void *arg, int64_t begin, int64_t end, void *scratch,
             u.rows[count++] = row;
         u.heads = (heads + ALIGN - 1) / ALIGN * ALIGN;
         load_queries(f, &u, &fns, line * x->heads + from, heads);
-        for (int64_t t = 0; t < count; t += AT_ONCE) {
-            for (int64_t c = 0; c < AT_ONCE; c++) /* behind the last token: the last again */
-                load_both(f, &fns, u.tokens + c * wide, x->key, x->key_rope, u.rows[t + c < count ? t + c : count - 1]);
-            for (int64_t h = 0, some, soon = t + AT_ONCE; h < u.heads; h += some) { /* the next tokens, few at a time */
-                some = u.heads - h < SOME_HEADS ? u.heads - h : SOME_HEADS;
-                const int64_t first = soon + h * AT_ONCE / u.heads, last = soon + (h + some) * AT_ONCE / u.heads;
-                want_rows(x->key, u.rows, first, last, count, x->d);
-                if (x->key_rope)
-                    want_rows(x->key_rope, u.rows, first, last, count, x->r);
-                fns.scores(u.scores + t * u.heads + h, u.q + h, u.heads, some, u.tokens, wide, (float)x->scale_value);
-            }
-        }
+        score_tokens(f, &u, &fns, count);
         const bool finite = fns.exponentials(&u, count);
-        memset(u.out, 0, (size_t)(u.heads * f->e) * sizeof(float));
-        want_rows(x->value, u.rows, 0, BLOCK, count, x->e);
-        for (int64_t t = 0; t < count; t += BLOCK) {
-            const int64_t all = count - t < BLOCK ? count - t : BLOCK;
-            for (int64_t c = 0; c < all; c += fns.each) {
-                float *const to = u.values + c / fns.each * (f->e + PADDING);
-                if (fns.each == 2) {
-                    const uint16_t *const v = x->value->data;
-                    load_pair(to, v + u.rows[t + c] * x->e, c + 1 < all ? v + u.rows[t + c + 1] * x->e : NULL, x->e);
-                } else {
-                    fns.load(to, x->value, u.rows[t + c] * x->e, x->e, 0);
-                }
-            }
-            for (int64_t i = 0, some, soon = t + BLOCK; i < f->e; i += some) {
-                some = f->e - i < SOME_ELEMENTS ? f->e - i : SOME_ELEMENTS;
-                want_rows(x->value, u.rows, soon + i * BLOCK / f->e, soon + (i + some) * BLOCK / f->e, count, x->e);
-                fns.values(u.out + i, u.scores + t / fns.each * u.heads, u.heads, u.values + i, f->e, some,
-                    (all + fns.each - 1) / fns.each);
-            }
-        }
+        add_values(f, &u, &fns, count);
         for (int64_t h = 0; h < heads; h++) {
             const float scale = count ? 1 / u.sum[h] : 0;
             float *const out = u.out + h * f->e, zeros[ALIGN] = { 0 };

@@ -173,13 +173,12 @@ DV_INLINE float across(const float *lanes, int64_t n)
             four[i] += lanes[l + i];
     return (four[0] + four[1]) + (four[2] + four[3]);
 }
-/* That of a block. */
+/* That of 16 lanes, in double. */
 DV_INLINE double total(const float *lanes)
 {
-    double sum[8] = { 0 };
-    for (int k = 0; k < DV_BLOCK; k += 8)
-        for (int i = 0; i < 8; i++)
-            sum[i] += (double)lanes[k + i];
+    double sum[8];
+    for (int i = 0; i < 8; i++)
+        sum[i] = (double)lanes[i] + (double)lanes[i + 8];
     return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
 }
 
@@ -219,14 +218,13 @@ enum { SUM_PART = 2048 };
         SUM = 0;                                                                              \
         for (int64_t part = 0, end; part < (N); part = end) {                                 \
             dv_lanes s0 = { 0 }, s1 = s0, s2 = s0, s3 = s0;                                   \
-            float parts[DV_BLOCK];                                                            \
+            float parts[16];                                                                  \
             end = (N) - part < SUM_PART ? (N) : part + SUM_PART;                              \
             for (int64_t block = part; block < end; block += DV_BLOCK) {                      \
                 SUM__LANES(s0, 0, VALUE)                                                      \
                 SUM__LANES(s1, 16, VALUE) SUM__LANES(s2, 32, VALUE) SUM__LANES(s3, 48, VALUE) \
             }                                                                                 \
-            memcpy(parts, &s0, sizeof s0), memcpy(parts + 16, &s1, sizeof s1);                \
-            memcpy(parts + 32, &s2, sizeof s2), memcpy(parts + 48, &s3, sizeof s3);           \
+            LANES(parts) = (s0 + s1) + (s2 + s3);                                             \
             SUM += total(parts);                                                              \
         }                                                                                     \
     }

@@ -55,6 +55,8 @@ DV_INLINE void softmax_line(const dv_isa *isa, const struct elements *to, const 
             DV_BLOCK_LOOP
             parts[i] += e[k + i];
         }
+        for (int i = 0; i < 16; i++)
+            parts[i] = (parts[i] + parts[i + 16]) + (parts[i + 32] + parts[i + 48]);
         sum += total(parts);
     }
     const float scale = (float)(1 / sum);

@@ -62,14 +62,15 @@ static inline bool is_halves(const product_isa *isa, const factor *w)
     return !w->load && isa->each == 1 && dv_dtype_key(w->q->dtype) == DV_DTYPE_bf16;
 }
 
-static inline int64_t whole(int64_t n, int64_t of) { return (n + of - 1) / of * of; }
+/* n in parts of `of`: how many these are; n filled up to whole ones. */
+static inline int64_t up(int64_t n, int64_t of) { return (n + of - 1) / of; }
+static inline int64_t whole(int64_t n, int64_t of) { return up(n, of) * of; }
 /* The words of a row of k numbers; the room of a packed row; how many rows are a group. */
-static inline int64_t words_of(const product_isa *isa, int64_t k) { return (k + isa->each - 1) / isa->each; }
+static inline int64_t words_of(const product_isa *isa, int64_t k) { return up(k, isa->each); }
 static inline int64_t packed_room(const product_isa *isa, int64_t k) { return line_room(words_of(isa, k)); }
 static inline int64_t group_rows(int64_t rows)
 {
-    const int64_t groups = (rows + GROUP - 1) / GROUP;
-    return groups > 1 ? (rows + groups - 1) / groups : rows; /* all are nearly alike */
+    return rows > GROUP ? up(rows, up(rows, GROUP)) : rows; /* all are nearly alike */
 }
 /* Words of row t, from word `at` on, which begins a vector. */
 static inline void put_packed(
@@ -183,7 +184,7 @@ static inline void product_few(
 static inline void product_of_tile(const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t some,
     int64_t begin, int64_t end, const float *x, int64_t rows, float *vectors)
 {
-    const int64_t blocks = (end - begin + DEPTH - 1) / DEPTH, depth = whole(whole(end - begin, blocks) / blocks, GAP);
+    const int64_t depth = whole(up(end - begin, up(end - begin, DEPTH)), GAP);
     const int64_t size = w->q->dtype.bits / 8, apart = step * w->k * size;
     _Alignas(64) float lines[DOTS * (DEPTH + GAP)];
     for (int64_t at = begin, n; at < end; at += n) {
@@ -198,7 +199,7 @@ static inline void product_of_tile(const product_isa *isa, const factor *w, int6
             .stride = in_place ? apart / 4 : DEPTH + GAP,
             .soon = at + n < end ? place_of(isa, w, from, at + n) : place_of(isa, w, from + DOTS * step, begin),
             .apart = apart,
-            .lines = w->load ? 0 : whole(n * isa->each * size, LINE) / LINE,
+            .lines = w->load ? 0 : up(n * isa->each * size, LINE),
         };
         isa->tiles(x, packed_room(isa, w->k), rows, now, at, at == begin, whole(n, isa->lanes), vectors);
     }
@@ -208,8 +209,7 @@ static inline void product_of_tile(const product_isa *isa, const factor *w, int6
 static inline void product(
     const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
 {
-    const int64_t k = words_of(isa, w->k);
-    const int64_t spans = (k * rows + SPAN - 1) / SPAN, span = spans ? whole(whole(k, spans) / spans, GAP) : 0;
+    const int64_t k = words_of(isa, w->k), span = k ? whole(up(k, up(k * rows, SPAN)), GAP) : 0;
     _Alignas(64) float vectors[(GROUP * DOTS + MOST_LANES) * MOST_LANES];
     memset(sums, 0, (size_t)(rows * COLUMNS) * sizeof *sums);
     if (rows <= FEW && k && (has_words(isa, w) || is_halves(isa, w))) {

@@ -32,7 +32,6 @@ struct weights {
 };
 
 static int64_t nibble(const dv_tensor *t, int64_t i) { return ((const uint8_t *)t->data)[i / 2] >> (i % 2 ? 4 : 0) & 15; }
-static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* Row `row` of expert e, as numbers. */
 static void load_weights(double *to, const struct weights *w, int64_t e, int64_t row)
@@ -484,7 +483,7 @@ static int64_t make_groups(const struct fast *f, struct group *groups, int64_t p
 }
 static int run_groups(dv_context *ctx, struct fast *f, int64_t n)
 {
-    const int64_t k = f->m->k, columns = (k + COLUMNS - 1) / COLUMNS;
+    const int64_t k = f->m->k, columns = up(k, COLUMNS);
     int64_t pairs = 0;
     f->count = n;
     for (int64_t i = 0; i < n; i++)
@@ -510,7 +509,7 @@ static int run_fast(dv_context *ctx, const struct fused_experts *a, struct fast 
     f.m = &m;
     f.w1 = &w1;
     f.w2 = &w2;
-    f.blocks = (m.n + COLUMNS - 1) / COLUMNS;
+    f.blocks = up(m.n, COLUMNS);
     struct group *const groups = dv_alloc(ctx, (size_t)whole * sizeof *groups, 64);
     f.tokens = dv_alloc(ctx, (size_t)(pairs + m.experts + 1) * sizeof *f.tokens, 64);
     f.weights = dv_alloc(ctx, (size_t)(pairs + 1) * sizeof *f.weights, 64);

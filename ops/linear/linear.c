@@ -88,7 +88,7 @@ static int linear_row(dv_context *ctx, const struct linear *a, const product_isa
         for (int64_t t = 0; t < now; t++)
             at[t] = begin + t;
         pack(isa, x, a->input, k, at, NULL, now);
-        status = dv_parallel_for(ctx, 0, (n + COLUMNS - 1) / COLUMNS, 1 + PIECE / (COLUMNS * (k + 1) * now), blocks,
+        status = dv_parallel_for(ctx, 0, up(n, COLUMNS), 1 + PIECE / (COLUMNS * (k + 1) * now), blocks,
             &(struct piece){ .a = a, .isa = isa, .x = x, .begin = begin, .rows = now });
     }
     return status;

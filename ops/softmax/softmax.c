@@ -33,7 +33,7 @@ static int softmax_reference(dv_context *ctx, const struct softmax *a)
 DV_INLINE void softmax_line(const dv_isa *isa, const struct elements *to, const struct elements *from, float *floats)
 {
     float most[DV_BLOCK];
-    double sum = 0;
+    double sum;
     float *const there = floats_of(from), *const x = there ? there : floats, *const out = floats_of(to),
                  *const e = out && !to->soon ? out : floats;
     for (int i = 0; i < DV_BLOCK; i++)
@@ -47,18 +47,7 @@ DV_INLINE void softmax_line(const dv_isa *isa, const struct elements *to, const 
         for (int i = 0; i < half; i++)
             most[i] = most[i + half] > most[i] ? most[i + half] : most[i];
     const float all = most[0];
-    for (int64_t part = 0, end; part < from->n; part = end) {
-        float parts[DV_BLOCK] = { 0 };
-        end = from->n - part < SUM_PART ? from->n : part + SUM_PART;
-        for (int64_t k = part; k < end; k += DV_BLOCK) {
-            dv_block_exp(isa, e + k, x + k, all);
-            DV_BLOCK_LOOP
-            parts[i] += e[k + i];
-        }
-        for (int i = 0; i < 16; i++)
-            parts[i] = (parts[i] + parts[i + 16]) + (parts[i + 32] + parts[i + 48]);
-        sum += total(parts);
-    }
+    SUM_BLOCKS(sum, from->n, if (k % DV_BLOCK == 0) dv_block_exp(isa, e + k, x + k, all); v = LANES(e + k))
     const float scale = (float)(1 / sum);
 #define SCALED(AT) (AT(e) * scale)
     PUT_LINE(isa, to, out, from->n, SCALED)

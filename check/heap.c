@@ -251,8 +251,9 @@ DV_API int posix_memalign(void **out, size_t alignment, size_t size)
     return *out ? 0 : ENOMEM;
 }
 
-/* Compilers copy whole structs onto themselves with it, and no libc minds. */
-DV_API void *memcpy(void *restrict to, const void *restrict from, size_t size)
+/* Compilers copy whole structs onto themselves with it, and no libc minds. Without the standard's `restrict`, by which a compiler
+ * would make this memmove() a memcpy() and so an endless loop. */
+DV_API void *memcpy(void *to, const void *from, size_t size)
 {
     const uintptr_t a = (uintptr_t)to, b = (uintptr_t)from;
     if (a != b && (a < b ? b - a : a - b) < size && guards())

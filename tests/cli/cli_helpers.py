@@ -23,11 +23,11 @@ class Dovetail:
     """Calls the command in one folder."""
 
     def __init__(self, folder):
-        self.folder = folder
+        self.folder, self.command = folder, COMMAND
         self.env = {k: v for k, v in os.environ.items() if k not in UNSET} | {"PATH": f"{COMMAND.parent}:{os.environ['PATH']}"}
 
     def popen(self, *args, env=None, cwd=None, **kwargs):
-        return subprocess.Popen([COMMAND, *args], cwd=cwd or self.folder, env=self.env | (env or {}), stdin=subprocess.DEVNULL,
+        return subprocess.Popen([self.command, *args], cwd=cwd or self.folder, env=self.env | (env or {}), stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
 
     def __call__(self, *args, code=0, **kwargs):

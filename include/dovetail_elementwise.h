@@ -173,6 +173,12 @@ DV__X16 dv__u16x16 dv__bf16_x16(dv_f32x16 x, bool by_instruction)
     __asm__("vpmovdw %1, %0" : "=v"(half) : "v"(words));
     return half;
 }
+DV__X16 dv__u16x32 dv__both_x16(dv__u16x16 first, dv__u16x16 second)
+{
+    dv__u16x32 both;
+    __asm__("vinserti64x4 $1, %2, %g1, %0" : "=v"(both) : "v"(first), "v"(second));
+    return both;
+}
 #define DV__STORE_X16(ISA, BY_INSTRUCTION)                                                                            \
     DV__X16 void dv__store_##ISA(void *to, const dv_lanes *from, uint32_t dtype)                                      \
     {                                                                                                                 \
@@ -462,7 +468,7 @@ DV__X16 void dv__get_x16(dv_f32x16 *x, dv__cells from, int64_t i)
 DV__X16 void dv__put_x16(dv__cells to, int64_t i, const dv_f32x16 *x)
 {
     char *const at = to.at + i * to.item;
-    dv__u16x16 half[2];
+    dv__u16x32 both;
     __asm__("" : "+r"(to.dtype));
     if (to.dtype == DV_DTYPE_f32) {
         for (int k = 0; k < 2; k++)
@@ -473,7 +479,7 @@ DV__X16 void dv__put_x16(dv__cells to, int64_t i, const dv_f32x16 *x)
         return;
     }
     if (to.dtype == DV_DTYPE_f16) {
-        half[0] = dv__f16_x16(x[0]), half[1] = dv__f16_x16(x[1]);
+        both = dv__both_x16(dv__f16_x16(x[0]), dv__f16_x16(x[1]));
     } else {
         uint32_t denormal = 1;
         if (to.bf16)
@@ -482,15 +488,14 @@ DV__X16 void dv__put_x16(dv__cells to, int64_t i, const dv_f32x16 *x)
                 : "v"(x[0]), "v"(x[1])
                 : "k1", "k2");
         if (!denormal)
-            __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(*(dv__u16x32 *)half) : "v"(x[0]), "v"(x[1]));
+            __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(both) : "v"(x[0]), "v"(x[1]));
         else
-            half[0] = dv__bf16_x16(x[0], false), half[1] = dv__bf16_x16(x[1], false);
+            both = dv__both_x16(dv__bf16_x16(x[0], false), dv__bf16_x16(x[1], false));
     }
-    for (int k = 0; k < 2; k++)
-        if (DV__RARELY(to.large))
-            __asm__("vmovntdq %1, %0" : "=m"(((dv__u16x16 *)(void *)at)[k]) : "v"(half[k]));
-        else
-            ((dv__u16x16 *)(void *)at)[k] = half[k];
+    if (DV__RARELY(to.large))
+        __asm__("vmovntdq %1, %0" : "=m"(*(dv__u16x32 *)(void *)at) : "v"(both));
+    else
+        *(dv__u16x32 *)(void *)at = both;
 }
 
 /* A loop over all elements: its inputs, and then its results. Blocks that cannot be used where they lie are in `rest`. */

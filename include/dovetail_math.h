@@ -376,35 +376,35 @@ DV__X16 dv_f32x16 dv__times_power_x16(dv_f32x16 x, dv_f32x16 n) /* x * 2^floor(n
     return product;
 }
 
-/* e^y is e * 2^floor(n), for -200 <= y <= 200. Adding 1.5 * 2^19 rounds to a multiple of 1/16 and leaves its last four bits at
- * the end: they find a power of two in a table in a register, so that three terms of the series suffice for the rest. */
+/* scale * e^y is e * 2^floor(n), for -200 <= y <= 200. Adding 1.5 * 2^19 rounds to a multiple of 1/16 and leaves its last four
+ * bits at the end: they find a power of two in a table in a register, so that three terms of the series suffice for the rest. */
 typedef struct dv__exp_x16 { dv_f32x16 e, n; } dv__exp_x16;
-DV__X16 dv_f32x16 dv__power_x16(dv_f32x16 shifted) /* 2^(i/16), i the last four bits */
+DV__X16 dv_f32x16 dv__power_x16(dv_f32x16 shifted, float scale) /* scale * 2^(i/16), i the last four bits */
 {
     const dv_f32x16 powers = { 0x1p0f, 0x1.0b5586p0f, 0x1.172b84p0f, 0x1.2387a6p0f, 0x1.306fep0f, 0x1.3dea64p0f, 0x1.4bfdaep0f,
         0x1.5ab07ep0f, 0x1.6a09e6p0f, 0x1.7a1148p0f, 0x1.8ace54p0f, 0x1.9c4918p0f, 0x1.ae89fap0f, 0x1.c199bep0f, 0x1.d5818ep0f,
         0x1.ea4afap0f };
     dv_f32x16 power;
-    __asm__("vpermps %2, %1, %0" : "=v"(power) : "v"(shifted), "v"(powers));
+    __asm__("vpermps %2, %1, %0" : "=v"(power) : "v"(shifted), "v"(scale * powers));
     return power;
 }
-DV__X16 dv__exp_x16 dv__exp_parts_x16(dv_f32x16 y)
+DV__X16 dv__exp_x16 dv__exp_parts_x16(dv_f32x16 y, float scale)
 {
     const dv_f32x16 shifted = y * 0x1.715476p+0f + 0x1.8p19f, n = shifted - 0x1.8p19f;
     const dv_f32x16 r = (y - n * 0x1.62ep-1f) - n * 0x1.0bfbe8p-15f, q = r * (1.0f + r * (0.5f + r * 0.16666667f));
-    const dv_f32x16 power = dv__power_x16(shifted);
+    const dv_f32x16 power = dv__power_x16(shifted, scale);
     return (dv__exp_x16){ power + power * q, n };
 }
 DV__X16 dv_f32x16 dv__expf_x16(dv_f32x16 x) /* 1.1 ulp */
 {
-    const dv__exp_x16 parts = dv__exp_parts_x16(dv__max_x16(dv__all_x16(-200), dv__min_x16(dv__all_x16(200), x)));
+    const dv__exp_x16 parts = dv__exp_parts_x16(dv__max_x16(dv__all_x16(-200), dv__min_x16(dv__all_x16(200), x)), 1);
     return dv__times_power_x16(parts.e, parts.n);
 }
 /* 2^-64 (1 + e^-x) for -140 <= x <= 140; at -140 it is infinite. */
 DV__X16 dv_f32x16 dv__sigmoid_x16_below(dv_f32x16 x)
 {
-    const dv__exp_x16 parts = dv__exp_parts_x16(-x);
-    return 0x1p-64f + dv__times_power_x16(parts.e, parts.n - 64.0f);
+    const dv__exp_x16 parts = dv__exp_parts_x16(-x, 0x1p-64f);
+    return 0x1p-64f + dv__times_power_x16(parts.e, parts.n);
 }
 DV__X16 dv_f32x16 dv__sigmoidf_x16(dv_f32x16 x) /* 2.7 ulp */
 {

@@ -43,7 +43,7 @@ DV__X16 dv_f32x16 gauss_range_x16(dv_f32x16 x)
 DV__X16 dv_f32x16 gauss_x16(dv_f32x16 x)
 {
     const dv_f32x16 a = gauss_range_x16(x), square = a * a, shifted = square * -0x1.715476p-1f + 0x1.8p19f;
-    const dv_f32x16 n = shifted - 0x1.8p19f, power = dv__power_x16(shifted);
+    const dv_f32x16 n = shifted - 0x1.8p19f, power = dv__power_x16(shifted, 1);
     dv_f32x16 rest = a;
     __asm__("vfmsub213ps %2, %1, %0" : "+v"(rest) : "v"(a), "v"(square));         /* a * a - square */
     const dv_f32x16 r = ((square + n * 0x1.62ep0f) + rest) + n * 0x1.0bfbe8p-14f; /* -2 of what the power leaves */
@@ -87,7 +87,7 @@ DV__X16 dv_f32x16 gauss_16_x16(dv_f32x16 a)
 {
     const dv_f32x16 square = a * a, shifted = square * -0x1.715476p-1f + 0x1.8p19f, n = shifted - 0x1.8p19f;
     const dv_f32x16 r = square + n * 0x1.62e43p0f; /* twice the rest, negative */
-    const dv_f32x16 power = dv__power_x16(shifted);
+    const dv_f32x16 power = dv__power_x16(shifted, 1);
     return dv__times_power_x16(power + power * (r * (-0.5f + r * 0.125f)), n);
 }
 /* The share below -a, where e = exp(-a^2 / 2). */

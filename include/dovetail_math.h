@@ -170,7 +170,8 @@ DV_INLINE float dv_tanhf(float x) /* 1.4 ulp */
     const dv__exp_f32 parts = dv__expf_parts(a > 10.0f ? 20.0f : 2 * a);
     const float far = 1.0f - 2.0f / (parts.e * parts.scale + 1.0f), signed_far = x < 0 ? -far : far;
     const float q = -0.3333328128f + t * (0.1333142033f + t * (-0.05373779432f + t * (0.02063253558f + t * -0.005697373287f)));
-    return a < 0.625f ? (x == 0 ? x : x + x * t * q) : x != x ? x : signed_far;
+    const float near = x == 0 ? x : x + x * t * q, other = x != x ? x : signed_far;
+    return a < 0.625f ? near : other;
 }
 
 /* ---- logarithms ---------------------------------------------------------------------------------------------------------- */
@@ -186,13 +187,14 @@ DV_INLINE float dv_logf(float x) /* 0.9 ulp */
         f * (0.142490581f + f * (-0.124256872f + f * (0.116854198f + f * (-0.114797339f + f * 0.0697161183f))));
     const float q = f * f * f * (0.333333313f + f * (-0.24999997f + f * (0.200007156f + f * far)));
     const float sum = n * 0x1.62e4p-1f + (f + ((q - 0.5f * f * f) + n * 0x1.7f7d1cp-20f));
-    return x > 0 ? (x < HUGE_VALF ? sum : x) : x < 0 ? dv__f32_from_bits(0x7fc00000u) : x == 0 ? -HUGE_VALF : x;
+    const float other = x == 0 ? -HUGE_VALF : x < 0 ? dv__f32_from_bits(0x7fc00000u) : x;
+    return (x > 0) & (x < HUGE_VALF) ? sum : other;
 }
 DV_INLINE float dv_log1pf(float x) /* 1.5 ulp */
 {
     const float u = 1 + x, rest = (x - (u - 1)) / u; /* x - (u - 1) is what u does not have */
-    const float all = dv_logf(u) + (u > 0 && u < HUGE_VALF ? rest : 0);
-    return x == 0 ? x : all;
+    const float all = dv_logf(u) + ((u > 0) & (u < HUGE_VALF) ? rest : 0);
+    return dv__f32_from_bits(dv__bits_of_f32(all) | (dv__bits_of_f32(x) & 0x80000000u)); /* of -0, too */
 }
 
 /* ---- sine and cosine ----------------------------------------------------------------------------------------------------- */

@@ -8,7 +8,8 @@ import pytest
 from conftest import BUILD
 
 COMMAND = BUILD / "bin" / "dovetail"
-SOURCE = """#include <dovetail_op.h>
+SOURCE = """#define _DEFAULT_SOURCE
+#include <dovetail_op.h>
 #include <signal.h>
 #include <unistd.h>
 struct f { const dv_tensor *x; dv_tensor *out; };

@@ -188,12 +188,12 @@ DV_INLINE float dv_logf(float x) /* 0.9 ulp */
     const float q = f * f * f * (0.333333313f + f * (-0.24999997f + f * (0.200007156f + f * far)));
     const float sum = n * 0x1.62e4p-1f + (f + ((q - 0.5f * f * f) + n * 0x1.7f7d1cp-20f));
     const float other = x == 0 ? -HUGE_VALF : x < 0 ? dv__f32_from_bits(0x7fc00000u) : x;
-    return (x > 0) & (x < HUGE_VALF) ? sum : other;
+    return ((x > 0) & (x < HUGE_VALF)) ? sum : other;
 }
 DV_INLINE float dv_log1pf(float x) /* 1.5 ulp */
 {
     const float u = 1 + x, rest = (x - (u - 1)) / u; /* x - (u - 1) is what u does not have */
-    const float all = dv_logf(u) + ((u > 0) & (u < HUGE_VALF) ? rest : 0);
+    const float all = dv_logf(u) + (((u > 0) & (u < HUGE_VALF)) ? rest : 0);
     return dv__f32_from_bits(dv__bits_of_f32(all) | (dv__bits_of_f32(x) & 0x80000000u)); /* of -0, too */
 }
 

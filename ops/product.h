@@ -9,6 +9,9 @@
  * of them and DOTS rows of w, which stay in the first cache while all rows of x meet them. Meanwhile the next rows of w are
  * prefetched.
  *
+ * With AMX, bf16 is multiplied in squares: 16 rows of x and 16 rows of w, of which it takes 16 words at once. Rows of x are
+ * filled up to 16, and their packed words lie as it reads them: a word of each row, then the next word of each.
+ *
  * Words have 32 bits: a float, or a pair of bf16 where the processor multiplies and adds these. It takes those nearer to 0 than
  * 2^-126 for 0. */
 #ifndef OPS_PRODUCT_H
@@ -18,7 +21,18 @@
 /* Rows of x in a group at most, and words of it that lie in the second cache. Rows of w in a block, and in a tile. Words of a row
  * that a tile takes at once. GAP words are between rows that are loaded: if these were a power of two apart, all would fall into
  * few places of a cache. LINE: bytes of a cache line. */
-enum { FEW = 2, GROUP = 128, SPAN = 1 << 17, COLUMNS = 96, DOTS = 6, DEPTH = 512, GAP = 16, LINE = 64, MOST_LANES = 16 };
+enum {
+    FEW = 2,
+    GROUP = 128,
+    SPAN = 1 << 17,
+    COLUMNS = 96,
+    DOTS = 6,
+    DEPTH = 512,
+    GAP = 16,
+    LINE = 64,
+    MOST_LANES = 16,
+    SQUARE = 16
+};
 
 /* Rows of w: the first, and how many elements the next one is away. What tiles prefetch: so many lines of each of DOTS rows,
  * which are so many bytes apart. */
@@ -32,6 +46,7 @@ struct rows {
 typedef void (*few_fn)(const float *x, int64_t rows, struct rows w, int64_t count, int64_t depth, float *sums);
 typedef struct product_isa {
     int64_t lanes, each, tile; /* elements of a word: 1 or 2; rows of x in a tile: the rest are in tiles of half as many */
+    int64_t fill;              /* packed rows are filled up to a multiple of it */
     load_fn load;
     store_fn store;
     few_fn few, few_of_halves; /* sums[count][rows], a vector each; _of_halves: w is of bf16, words are floats */
@@ -40,7 +55,16 @@ typedef struct product_isa {
     void (*tiles)(const float *x, int64_t room, int64_t rows, struct rows w, int64_t at, bool begin, int64_t depth, float *sums);
     void (*across)(float *vectors, int64_t n);               /* the sums of n vectors, a multiple of lanes, take their place */
     void (*bytes)(float *to, const int8_t *from, int64_t n); /* as words */
+    /* In place of tiles and few: the product with one or two times SQUARE rows of w, each square where it is added to, in
+     * squares[two or one][rows / SQUARE]; when the words end here, to sums[rows][COLUMNS], too. `fewer` is for FEW rows. */
+    void (*squares)(const float *x, int64_t room, int64_t rows, struct rows w, int64_t at, int64_t depth, bool two,
+        float *squares, float *sums);
+    const struct product_isa *fewer;
 } product_isa;
+static inline const product_isa *product_for(const product_isa *isa, int64_t rows)
+{
+    return isa->fewer && rows <= FEW ? isa->fewer : isa;
+}
 
 /* A matrix of rows of k numbers. Where it is not its elements, `load` loads n of them, from element `at` of a row on, as float.
  */
@@ -65,9 +89,13 @@ static inline bool is_halves(const product_isa *isa, const factor *w)
 /* n in parts of `of`: how many these are; n filled up to whole ones. */
 static inline int64_t up(int64_t n, int64_t of) { return (n + of - 1) / of; }
 static inline int64_t whole(int64_t n, int64_t of) { return up(n, of) * of; }
-/* The words of a row of k numbers; the room of a packed row; how many rows are a group. */
+/* The words of a row of k numbers; the room of a packed row, and of some; how many rows are a group. */
 static inline int64_t words_of(const product_isa *isa, int64_t k) { return up(k, isa->each); }
 static inline int64_t packed_room(const product_isa *isa, int64_t k) { return line_room(words_of(isa, k)); }
+static inline int64_t packed_size(const product_isa *isa, int64_t k, int64_t rows)
+{
+    return whole(rows, isa->fill) * packed_room(isa, k);
+}
 static inline int64_t group_rows(int64_t rows)
 {
     return rows > GROUP ? up(rows, up(rows, GROUP)) : rows; /* all are nearly alike */
@@ -77,6 +105,7 @@ static inline void put_packed(
     const product_isa *isa, float *packed, int64_t room, int64_t rows, int64_t t, int64_t at, const void *words, size_t bytes)
 {
     int64_t tile = isa->tile, first = t / tile * tile;
+    rows = whole(rows, isa->fill);
     const size_t vector = (size_t)isa->lanes * sizeof *packed;
     for (; rows - first < tile || t - first >= tile; tile /= 2) /* the rest: half a tile, and half of that */
         first += t - first >= tile ? tile : 0;
@@ -93,7 +122,7 @@ static inline void put_packed(
 static inline void clear_packed(const product_isa *isa, float *packed, int64_t k, int64_t rows)
 {
     if (k % (isa->each * DV_BLOCK))
-        memset(packed, 0, (size_t)(rows * packed_room(isa, k)) * sizeof *packed);
+        memset(packed, 0, (size_t)packed_size(isa, k, rows) * sizeof *packed);
 }
 /* n numbers as words. They are rounded already where these are pairs. */
 static inline const void *as_words(const product_isa *isa, uint16_t *half, const float *numbers, int64_t n)
@@ -204,6 +233,38 @@ static inline void product_of_tile(const product_isa *isa, const factor *w, int6
         isa->tiles(x, packed_room(isa, w->k), rows, now, at, at == begin, whole(n, isa->lanes), vectors);
     }
 }
+/* The product by squares. Rows of w are read where they lie, two squares of them at a time, if there are so many. */
+static inline void product_of_squares(
+    const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
+{
+    const int64_t k = words_of(isa, w->k), size = w->q->dtype.bits / 8, apart = step * w->k * size;
+    enum { LOADED = DEPTH / 2 };
+    _Alignas(64) float squares[2 * GROUP * SQUARE], lines[2 * SQUARE * (LOADED + GAP)];
+    for (int64_t c = 0, some; c < count; c += some) {
+        const bool words = has_words(isa, w) && count - c >= SQUARE, two = count - c >= 2 * SQUARE;
+        some = two ? 2 * SQUARE : count - c < SQUARE ? count - c : SQUARE;
+        for (int64_t at = 0, n; at < k; at += n) {
+            const bool in_place = words && k - at >= SQUARE;
+            const int64_t most = in_place ? DEPTH : LOADED;
+            n = k - at < most ? k - at : most;
+            if (in_place)
+                n = n / SQUARE * SQUARE;
+            for (int64_t i = 0; i < whole(some, SQUARE) && !in_place; i++)
+                if (i < some)
+                    load_factor(isa, w, from + (c + i) * step, at, n, lines + i * (LOADED + GAP));
+                else
+                    memset(lines + i * (LOADED + GAP), 0, (size_t)line_room(n) * sizeof *lines);
+            const struct rows now = {
+                .at = in_place ? place_of(isa, w, from + c * step, at) : lines,
+                .stride = in_place ? apart / 4 : LOADED + GAP,
+                .soon = at + n < k ? place_of(isa, w, from + c * step, at + n) : place_of(isa, w, from + (c + some) * step, 0),
+                .apart = apart,
+                .lines = w->load ? 0 : up(n * isa->each * size, LINE),
+            };
+            isa->squares(x, packed_room(isa, w->k), rows, now, at, whole(n, SQUARE), two, squares, at + n < k ? NULL : sums + c);
+        }
+    }
+}
 /* Rows from, from + step, ... of w, count <= COLUMNS of them, times a packed group: sums[rows][COLUMNS]. Words are taken in spans
  * whose part of x lies in the second cache. */
 static inline void product(
@@ -212,6 +273,10 @@ static inline void product(
     const int64_t k = words_of(isa, w->k), span = k ? whole(up(k, up(k * rows, SPAN)), GAP) : 0;
     _Alignas(64) float vectors[(GROUP * DOTS + MOST_LANES) * MOST_LANES];
     memset(sums, 0, (size_t)(rows * COLUMNS) * sizeof *sums);
+    if (isa->squares) {
+        product_of_squares(isa, w, from, step, count, x, rows, sums);
+        return;
+    }
     if (rows <= FEW && k && (has_words(isa, w) || is_halves(isa, w))) {
         product_few(isa, w, from, step, count, x, rows, sums);
         return;
@@ -368,20 +433,20 @@ static inline void product(
         }                                                                                                  \
     }
 
-#define PRODUCT_ISA(ISA, TARGET, BYTES)                                                                                         \
-    LOAD_LINE(ISA, TARGET)                                                                                                      \
-    STORE_LINE(ISA, TARGET)                                                                                                     \
-    TILES_OF(ISA, TARGET, BYTES, f32)                                                                                           \
-    FEW_OF(ISA, TARGET, BYTES, f32, float)                                                                                      \
-    FEW_OF(ISA, TARGET, BYTES, halves, uint16_t)                                                                                \
-    ACROSS_OF(ISA, TARGET, BYTES)                                                                                               \
-    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                                    \
-    {                                                                                                                           \
-        for (int64_t i = 0; i < n; i++)                                                                                         \
-            to[i] = (float)from[i];                                                                                             \
-    }                                                                                                                           \
-    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), 1, BYTES == 64 ? 4 : 2, load_##ISA, store_##ISA, \
-        few_f32_##ISA, few_halves_##ISA, tiles_##ISA, across_##ISA, bytes_##ISA };
+#define PRODUCT_ISA(ISA, TARGET, BYTES)                                                                               \
+    LOAD_LINE(ISA, TARGET)                                                                                            \
+    STORE_LINE(ISA, TARGET)                                                                                           \
+    TILES_OF(ISA, TARGET, BYTES, f32)                                                                                 \
+    FEW_OF(ISA, TARGET, BYTES, f32, float)                                                                            \
+    FEW_OF(ISA, TARGET, BYTES, halves, uint16_t)                                                                      \
+    ACROSS_OF(ISA, TARGET, BYTES)                                                                                     \
+    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                          \
+    {                                                                                                                 \
+        for (int64_t i = 0; i < n; i++)                                                                               \
+            to[i] = (float)from[i];                                                                                   \
+    }                                                                                                                 \
+    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), 1, BYTES == 64 ? 4 : 2, 1, load_##ISA, \
+        store_##ISA, few_f32_##ISA, few_halves_##ISA, tiles_##ISA, across_##ISA, bytes_##ISA, NULL, NULL };
 #ifdef DV_TARGET_AVX2
 PRODUCT_ISA(avx512, DV_TARGET_AVX512, 64)
 PRODUCT_ISA(avx2, DV_TARGET_AVX2, 32)
@@ -398,8 +463,95 @@ DV_TARGET_AVX512 static void bytes_avx512bf16(float *to, const int8_t *from, int
         ((half *)(void *)to)[i] = (uint16_t)(bits >> 16);
     }
 }
-static const product_isa product_avx512bf16 = { 16, 2, 4, load_avx512, store_avx512, few_pairs_avx512bf16, NULL, tiles_avx512bf16,
-    across_avx512, bytes_avx512bf16 };
+static const product_isa product_avx512bf16 = { 16, 2, 4, 1, load_avx512, store_avx512, few_pairs_avx512bf16, NULL,
+    tiles_avx512bf16, across_avx512, bytes_avx512bf16, NULL, NULL };
+
+/* Squares by AMX (Intel's architecture manual, volume 1, chapter 18). Tiles 0 to 3 are sums: 0 and 1 of the first rows of x, with
+ * the first and the second 16 rows of w, 2 and 3 of the next; 4 and 5 are w; 6 and 7 are x. A test puts C in place of the
+ * instructions. */
+#ifndef TILES_BEGIN
+#define TILES_BEGIN(CONFIG) __asm__ volatile("ldtilecfg %0" : : "m"(*(const char (*)[64])(CONFIG)))
+#define TILES_END() __asm__ volatile("tilerelease")
+#define TILE_ZERO(N) __asm__ volatile("tilezero %%tmm" #N::)
+#define TILE_FROM(N, FROM, STRIDE) \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #N : : "r"((const char *)(FROM)), "r"((int64_t)(STRIDE)) : "memory")
+#define TILE_TO(N, TO, STRIDE) \
+    __asm__ volatile("tilestored %%tmm" #N ", (%0,%1,1)" : : "r"((char *)(TO)), "r"((int64_t)(STRIDE)) : "memory")
+#define TILE_TIMES(SUM, W, X) __asm__ volatile("tdpbf16ps %%tmm" #X ", %%tmm" #W ", %%tmm" #SUM ::)
+#endif
+#define TILE_START(N, FROM)             \
+    if (at)                             \
+        TILE_FROM(N, FROM, SQUARE * 4); \
+    else                                \
+        TILE_ZERO(N)
+/* A square's columns become rows: taking what is even, and then what is odd, moves each index on by one bit. */
+DV_TARGET_AVX512 static void turn_square(float *sums, const float *square, int64_t rows)
+{
+    typedef float lanes __attribute__((vector_size(64), aligned(4), may_alias));
+    typedef int32_t words __attribute__((vector_size(64)));
+    lanes at[SQUARE], next[SQUARE];
+    (void)sizeof(words);
+    for (int i = 0; i < SQUARE; i++)
+        at[i] = LANES_AT(square + i * SQUARE);
+    for (int bit = 0; bit < 4; bit++) {
+        for (int i = 0; i < 8; i++) {
+            next[i] = EVENS(at[2 * i], at[2 * i + 1], ALL_64(, ));
+            next[i + 8] = EVENS(at[2 * i], at[2 * i + 1], ALL_64(, +1));
+        }
+        memcpy(at, next, sizeof at);
+    }
+    for (int64_t t = 0; t < SQUARE && t < rows; t++)
+        LANES_OF(sums + t * COLUMNS) = at[t];
+}
+DV_TARGET_AVX512 static void squares_amx(
+    const float *x, int64_t room, int64_t rows, struct rows w, int64_t at, int64_t depth, bool two, float *squares, float *sums)
+{
+    static const struct {
+        uint8_t palette, row, none[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } config = { 1, 0, { 0 }, { 64, 64, 64, 64, 64, 64, 64, 64 }, { 16, 16, 16, 16, 16, 16, 16, 16 } };
+    const int64_t apart = w.stride * 4;
+    TILES_BEGIN(&config);
+    for (int64_t t = 0; t < rows; t += 2 * SQUARE) {
+        const bool both = rows - t > SQUARE;
+        const float *const near = x + t * room + at * SQUARE, *const far = near + SQUARE * room;
+        float *const to[4] = { squares + t * SQUARE, squares + (GROUP + t) * SQUARE, squares + (t + SQUARE) * SQUARE,
+            squares + (GROUP + t + SQUARE) * SQUARE };
+        TILE_START(0, to[0]);
+        TILE_START(1, to[1]);
+        TILE_START(2, to[2]);
+        TILE_START(3, to[3]);
+        for (int64_t i = 0; i < depth; i += SQUARE) {
+            const char *const row = (const char *)w.at + i * 4;
+            for (int64_t r = 0; r < (two ? 2 * SQUARE : SQUARE) && t == 0 && i * 4 / LINE < w.lines; r++)
+                __builtin_prefetch(w.soon + r * w.apart + i * 4);
+            TILE_FROM(4, row, apart);
+            TILE_FROM(6, near + i * SQUARE, SQUARE * 4);
+            TILE_TIMES(0, 4, 6);
+            if (two) {
+                TILE_FROM(5, row + SQUARE * apart, apart);
+                TILE_TIMES(1, 5, 6);
+            }
+            if (both) {
+                TILE_FROM(7, far + i * SQUARE, SQUARE * 4);
+                TILE_TIMES(2, 4, 7);
+                if (two)
+                    TILE_TIMES(3, 5, 7);
+            }
+        }
+        TILE_TO(0, to[0], SQUARE * 4);
+        TILE_TO(1, to[1], SQUARE * 4);
+        TILE_TO(2, to[2], SQUARE * 4);
+        TILE_TO(3, to[3], SQUARE * 4);
+        for (int i = 0; i < 4 && sums; i++)
+            if ((two || i % 2 == 0) && (both || i < 2))
+                turn_square(sums + (t + i / 2 * SQUARE) * COLUMNS + i % 2 * SQUARE, to[i], rows - t - i / 2 * SQUARE);
+    }
+    TILES_END();
+}
+static const product_isa product_amx = { 1, 2, SQUARE, SQUARE, load_avx512, store_avx512, NULL, NULL, NULL, NULL,
+    bytes_avx512bf16, squares_amx, &product_avx512bf16 };
 #endif
 PRODUCT_ISA(base, , 16)
 
@@ -419,5 +571,14 @@ static inline const product_isa *product_of_floats(const product_isa *isa)
 #else
 #define PRODUCT_EACH(DO) DO(base, )
 #endif
-#define PRODUCT_ROWS(FRAME, BODY, ...) DV_BF16_ROW(FRAME, BODY, __VA_ARGS__) DV_ISA_ROWS(FRAME, BODY, "f32 bf16 f16", __VA_ARGS__)
+#ifdef DV_TARGET_AVX2
+#define PRODUCT_AMX(DO) DO(amx, avx512bf16)
+#define PRODUCT_AMX_ROW(FRAME, BODY, ...) DV_KERNEL(FRAME, "cpu", "bf16", BODY##_amx, .isa = "amx-bf16", __VA_ARGS__),
+#else
+#define PRODUCT_AMX(DO)
+#define PRODUCT_AMX_ROW(FRAME, BODY, ...)
+#endif
+#define PRODUCT_ROWS(FRAME, BODY, ...)        \
+    PRODUCT_AMX_ROW(FRAME, BODY, __VA_ARGS__) \
+    DV_BF16_ROW(FRAME, BODY, __VA_ARGS__) DV_ISA_ROWS(FRAME, BODY, "f32 bf16 f16", __VA_ARGS__)
 #endif

@@ -7,6 +7,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
@@ -48,6 +52,18 @@ static uint64_t saved_registers(void)
     return (uint64_t)high << 32 | low;
 }
 
+/* May this process use tiles? Linux keeps their registers only for processes that ask (ARCH_REQ_XCOMP_PERM, since 5.16), and
+ * refuses if a thread has an alternate signal stack that is too small for them. */
+static bool may_use_tiles(void)
+{
+#ifdef __linux__
+    enum { REQUEST = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+
 static dv__isas detect(void)
 {
     enum { FMA = 1 << 12, MOVBE = 1 << 22, POPCNT = 1 << 23, OSXSAVE = 1 << 27, F16C = 1 << 29 }; /* 1, ecx */
@@ -61,14 +77,15 @@ static dv__isas detect(void)
         AVX512BW = 1 << 30
     };
     enum { AVX512VNNI = 1 << 11, AVXVNNI = 1 << 4, AVX512BF16 = 1 << 5 }; /* 7, ecx; 7.1, eax */
+    enum { AMX = 1 << 22 | 1 << 24 };                                     /* bf16, tile: 7, edx */
     const uint32_t avx512vl = 1u << 31, lzcnt = 1u << 5;                  /* 7, ebx; 80000001, ecx */
     const uint32_t need1 = FMA | MOVBE | POPCNT | OSXSAVE | F16C, need7 = BMI1 | AVX2 | BMI2;
     const uint32_t need512 = AVX512F | AVX512DQ | AVX512CD | AVX512BW | avx512vl;
     const dv__isas base = with_included(DV__ISA_BASE);
-    uint32_t a, b, c, d, features1, features7, more7 = 0, extended;
+    uint32_t a, b, c, d, features1, features7, more7 = 0, extended, tiles;
     if (!__get_cpuid(1, &a, &b, &features1, &d) || (features1 & need1) != need1)
         return base;
-    if (!__get_cpuid_count(7, 0, &a, &features7, &c, &d) || (features7 & need7) != need7)
+    if (!__get_cpuid_count(7, 0, &a, &features7, &c, &tiles) || (features7 & need7) != need7)
         return base;
     if (!__get_cpuid(0x80000001u, &b, &b, &extended, &d) || !(extended & lzcnt))
         return base;
@@ -81,6 +98,8 @@ static dv__isas detect(void)
     if ((features7 & need512) == need512 && (saved & 0xe6) == 0xe6) /* masks, zmm */
         all |= with_included(DV__ISA_AVX512) | (c & AVX512VNNI ? with_included(DV__ISA_AVX512VNNI) : 0) |
             (more7 & AVX512BF16 ? with_included(DV__ISA_AVX512BF16) : 0);
+    if (all & 1u << DV__ISA_AVX512BF16 && (tiles & AMX) == AMX && (saved & 0x60000) == 0x60000 && may_use_tiles())
+        all |= with_included(DV__ISA_AMXBF16);
     return all;
 }
 #elif defined(__aarch64__) && defined(__linux__)

@@ -80,7 +80,8 @@ static int linear_row(dv_context *ctx, const struct linear *a, const product_isa
 {
     const int64_t rows = dv_numel_leading(a->input, a->input->ndim - 1), n = a->weight->shape[0], k = last_dim(a->input);
     const int64_t some = group_rows(rows);
-    float *const x = dv_alloc(ctx, (size_t)(some * packed_room(isa, k) + 1) * sizeof *x, 64);
+    isa = product_for(isa, some);
+    float *const x = dv_alloc(ctx, (size_t)(packed_size(isa, k, some) + 1) * sizeof *x, 64);
     int status = x ? DV_OK : DV_ENOMEM;
     for (int64_t begin = 0; !status && begin < rows; begin += some) {
         const int64_t now = rows - begin < some ? rows - begin : some;
@@ -96,6 +97,7 @@ static int linear_row(dv_context *ctx, const struct linear *a, const product_isa
 #define ROW(ISA, TARGET) \
     static int linear_row_##ISA(dv_context *ctx, const struct linear *a) { return linear_row(ctx, a, &product_##ISA); }
 PRODUCT_EACH(ROW)
+PRODUCT_AMX(ROW)
 
 #define OF(X, WEIGHT) "squeeze(matmul(unsqueeze(" X ", -2), transpose(" WEIGHT ", 0, 1)), -2)"
 #define X WIDE("input")

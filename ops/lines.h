@@ -3,6 +3,7 @@
 #ifndef OPS_LINES_H
 #define OPS_LINES_H
 #include "numbers.h"
+#include <float.h>
 #include <dovetail_elementwise.h>
 
 /* A vector that several operations use: gcc would load it once for each. */
@@ -228,4 +229,24 @@ enum { SUM_PART = 2048 };
             SUM += total(parts);                                                              \
         }                                                                                     \
     }
+/* Squares that SUM_BLOCKS summed may have been too large or, beside eps as well, too small for floats. Then they are summed again,
+ * in double: those of x - mean. */
+static inline bool were_floats(double squares, int64_t n, double eps)
+{
+    return squares <= DBL_MAX && squares / (double)n + eps >= 0x1p-100;
+}
+DV__ONCE static double mean_again(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    return sum / (double)n;
+}
+DV__ONCE static double squares_again(const float *x, int64_t n, double mean)
+{
+    double squares = 0;
+    for (int64_t i = 0; i < n; i++)
+        squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+    return squares;
+}
 #endif

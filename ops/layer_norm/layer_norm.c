@@ -57,13 +57,19 @@ DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa 
         double sum, squares;
         float *const there = floats_of(&from), *const x = there ? there : floats, *const out = floats_of(&to);
         SUM_BLOCKS(sum, room, keep_lanes(isa, &v, x, there, &from, k))
-        const double exact = sum / (double)n;
-        const float mean = (float)exact;
+        double exact = sum / (double)n;
+        float mean = (float)exact;
         SUM_BLOCKS(squares, whole, v = (LANES(x + k) - mean) * (LANES(x + k) - mean))
         for (int i = 0; i < n - whole; i++)
             squares += (double)((x[whole + i] - mean) * (x[whole + i] - mean));
+        const bool floats_do = were_floats(squares, n, a->eps);
+        if (!floats_do) {
+            exact = mean_again(x, n);
+            mean = (float)exact;
+            squares = squares_again(x, n, (double)mean);
+        }
         double more = exact - (double)mean, variance = squares / (double)n; /* more: what the mean loses as a float */
-        if (exact * exact > variance) { /* and in its sum, where that is long and all elements are near the mean */
+        if (floats_do && exact * exact > variance) { /* and in its sum, where that is long and all elements are near the mean */
             SUM_BLOCKS(sum, whole, v = LANES(x + k) - mean)
             for (int i = 0; i < n - whole; i++)
                 sum += (double)(x[whole + i] - mean);

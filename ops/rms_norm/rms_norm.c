@@ -67,6 +67,8 @@ DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_is
                 LANES(x + k) += other; put_lanes(isa, &residual, k, &LANES(x + k)); v = LANES(x + k) * LANES(x + k))
         else
             SUM_BLOCKS(squares, room, keep_lanes(isa, &v, x, there, &from, k); v *= v)
+        if (!were_floats(squares, n, a->eps))
+            squares = squares_again(x, n, 0);
         const float scale = (float)scale_of(squares, n, a->eps);
 #define SCALED(AT) (AT(x) * scale * AT(weight))
         PUT_LINE(isa, &to, out, n, SCALED)
@@ -165,6 +167,8 @@ DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backw
         load_line(isa, g, a->grad_output, r * n, n, 0);
         SUM_BLOCKS(products, n, v = LANES(g + k) * LANES(x + k) * LANES(weight + k))
         SUM_BLOCKS(squares, n, v = LANES(x + k) * LANES(x + k))
+        if (!were_floats(squares, n, a->eps))
+            squares = squares_again(x, n, 0);
         const double exact = scale_of(squares, n, a->eps); /* both terms from it: nearly equal ones are subtracted */
         const float scale = (float)exact, back = (float)(exact * exact * exact * products / (double)n);
         for (int64_t k = 0; k < n; k += DV_BLOCK)

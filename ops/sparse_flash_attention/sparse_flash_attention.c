@@ -102,11 +102,14 @@ static void attend(const struct attention *x, const struct line *l, int64_t line
                 for (int64_t i = 0; i < x->e; i++)
                     out[i] *= factor;
             }
-            const double p = exp(z - l->max[h]);
+            const double p = z == -HUGE_VAL ? 0 : exp(z - l->max[h]);
             l->sum[h] += p;
             add_times(out, p, l->v, x->e);
         }
     }
+    for (int64_t h = 0; h < x->heads && !first; h++)
+        if (l->max[h] == -HUGE_VAL) /* as a softmax of nothing but -inf is */
+            l->sum[h] = NAN;
 }
 
 /* Where softmax_max and softmax_sum have the heads of a line: [b n2 s heads] or [n2 t heads]. */

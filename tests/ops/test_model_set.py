@@ -129,6 +129,15 @@ def test_sums_of_long_rows(isa, n):
         assert ((likely - exact).abs() <= exact * (4 + (wide - wide.amax(-1, keepdim=True)).abs()) * 2.0**-23).all()
 
 
+@pytest.mark.parametrize("scale", [1e37, 1e20, 1e-19, 1e-30, 1e-36])
+def test_norms_whose_squares_are_no_floats(isa, scale):
+    for n in (3, 64, 70, 5000):
+        wide = (torch.randn(2, n, generator=torch.Generator().manual_seed(n), dtype=torch.float64) * scale).float().double()
+        for eps in (0.0, 1e-5):
+            torch.testing.assert_close(dovetail.ops.layer_norm(wide.float(), eps=eps).double(), dovetail.ops.layer_norm(wide, eps=eps), rtol=1e-6, atol=2e-6)
+            torch.testing.assert_close(dovetail.ops.rms_norm(wide.float(), torch.ones(n), eps).double(), dovetail.ops.rms_norm(wide, torch.ones(n).double(), eps), rtol=1e-6, atol=1e-30)
+
+
 def test_the_slope_of_gelu_far_from_0(isa):
     for dtype in TYPES:
         x = torch.tensor([1e4, -1e4, float("inf"), -float("inf"), float("nan")] + [1e20, -1e20] * (dtype != torch.float16), dtype=dtype)

@@ -94,6 +94,16 @@ def test_nan_only_where_it_is_selected():
     assert (out[0, 0] == 1).all() and out[0, 1].isnan().all() and top.isnan().tolist() == [[[[False], [True]]]]
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_a_score_of_minus_infinity_has_weight_0(dtype):
+    """In whatever order the tokens come. With nothing else all is NaN, as in a softmax."""
+    q, k, v = (torch.tensor(x, dtype=dtype).reshape(1, -1, 1, 1) for x in ([-1.0], [float("inf"), 1.0, 1.0], [5.0, 1.0, 3.0]))
+    for order in ([0, 1, 2], [1, 0, 2], [2, 1, 0]):
+        out, most, total = dovetail.ops.sparse_flash_attention(q, k, v, torch.tensor(order).int().reshape(1, 1, 1, 3), 1.0, sparse_mode=0, return_softmax_lse=True)
+        assert (out.item(), most.item(), total.item()) == (2, -1, 2), order
+    assert dovetail.ops.sparse_flash_attention(q, k, v, torch.tensor([0, 0, -1]).int().reshape(1, 1, 1, 3), 1.0, sparse_mode=0)[0].isnan().all()
+
+
 def test_large_scores_do_not_overflow():
     q, k = torch.full((1, 1, 1, 1), 1e4), torch.tensor([-1e4, 1e4, 0.0]).reshape(1, 3, 1, 1)
     out, _, total = dovetail.ops.sparse_flash_attention(q, k, k, torch.tensor([0, 1, 2], dtype=INT).reshape(1, 1, 1, 3), 1.0, return_softmax_lse=True)

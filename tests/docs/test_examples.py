@@ -79,7 +79,7 @@ LINES_OF_VECTORS = [*(f"out = dv_{f}(x)" for f in "exp sigmoid silu tanh log log
 @pytest.mark.skipif(platform.machine() != "x86_64" or "Free Software" not in subprocess.run(["cc", "--version"], capture_output=True, text=True).stdout, reason="gcc says what it makes vectors of")
 @pytest.mark.parametrize("line", LINES_OF_VECTORS)
 def test_lines_become_vectors(tmp_path, line):
-    """By what gcc says of the loop of float with AVX2. The one with AVX-512 is written as vectors; without both, rounding has no instruction."""
+    """The loop of float with AVX2, by what gcc reports. The one with AVX-512 is written as vectors; without both, rounding has no instruction."""
     source = tmp_path / "f.c"
     source.write_text(f"""#include <dovetail_elementwise.h>
 struct f {{ const dv_tensor *x, *y; bool flag; dv_tensor *out; }};

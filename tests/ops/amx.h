@@ -1,8 +1,12 @@
-/* AMX's instructions in C, in place of those of ops/product.h: for processors without them, and to find reads outside of an operand. */
+/* AMX's instructions in C, in place of those of ops/product.h: for processors without them, and to find reads outside of an
+ * operand. */
 #include <stdint.h>
 #include <string.h>
 
-static _Thread_local struct { uint8_t rows[8], bytes[8], row[8][16][64]; int in_use; } amx; /* clang-format off */
+static _Thread_local struct {
+    uint8_t rows[8], bytes[8], row[8][16][64];
+    int in_use;
+} amx; /* clang-format off */
 static inline void amx_begin(const void *config)
 {
     const uint8_t *const c = config;

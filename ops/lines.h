@@ -229,8 +229,8 @@ enum { SUM_PART = 2048 };
             SUM += total(parts);                                                              \
         }                                                                                     \
     }
-/* Squares that SUM_BLOCKS summed may have been too large or, beside eps as well, too small for floats. Then they are summed again,
- * in double: those of x - mean. */
+/* Squares that SUM_BLOCKS summed may have been too large or, beside eps as well, too small for floats. Then they are summed
+ * again, in double: those of x - mean. */
 static inline bool were_floats(double squares, int64_t n, double eps)
 {
     return squares <= DBL_MAX && squares / (double)n + eps >= 0x1p-100;

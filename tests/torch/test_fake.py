@@ -1,4 +1,5 @@
 """Fakes from the contract: equal to what really happens, and no more compilations than native PyTorch."""
+import dovetail
 import pytest
 import torch
 import torch._dynamo.testing
@@ -191,3 +192,29 @@ def test_export(ops):
     program = torch.export.export(M(), (torch.randn(3, 4),), dynamic_shapes={"x": {0: n}})
     assert any("torch_ops.like" in str(node.target) for node in program.graph.nodes)
     assert torch.equal(program.module()(torch.ones(7, 4)), torch.full((7, 4), 2.0))
+
+
+def test_expectations_are_kept_for_plain_values_alone():
+    """Native forms on an accelerator ask for them at each call. Another shape, stride, type or scalar is another question, and a mistake is one each time."""
+    torch.ops.dovetail.swiglu
+    operators = [o for library in dovetail.libraries() for o in dovetail.torch.registered(library).operators.values()]
+    swiglu = next(o for o in operators if o.name == "dovetail::swiglu")
+    contract, x = swiglu.contract, torch.randn(3, 4)
+    contract._kept.clear()
+    first = contract.expected([x, x])
+    assert contract.expected([x.clone(), x])[0] is first[0] and len(contract._kept) == 1
+    for other in (x.double(), x[:2], x.t().contiguous().t(), x.to("meta")):
+        (e,) = contract.expected([other, other])
+        assert (e.dtype, e.shape, e.device.type) == (other.dtype, other.shape, other.device.type)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="argument 'up'"):
+            contract.expected([x, x[:2]])
+    kept = len(contract._kept)
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(x)
+        contract.expected([fake, fake])
+    torch.vmap(lambda a: torch.ops.dovetail.swiglu(a, a))(x)
+    assert len(contract._kept) == kept
+    for n in range(100):
+        contract.expected([x.new_empty(n), x.new_empty(n)])
+    assert len(contract._kept) <= 64

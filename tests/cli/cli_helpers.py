@@ -32,7 +32,10 @@ class Dovetail:
 
     def __call__(self, *args, code=0, **kwargs):
         p = self.popen(*args, **kwargs)
-        out, err = p.communicate(timeout=120)
+        try:
+            out, err = p.communicate(timeout=120)
+        finally:
+            p.kill()  # if it did not end
         r = Result(p.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
         assert code is None or r.code == code, f"exit code {r.code}, expected {code}\n{r.out}\n{r.err}"
         return r

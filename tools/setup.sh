@@ -18,6 +18,7 @@ want make make
 want cmake cmake
 want ninja ninja-build
 want git git
+want patch patch
 have python3 && python3 -c 'import venv, ensurepip' 2>/dev/null || need="$need python3 python3-venv"
 [ -f /usr/include/cmocka.h ] || need="$need libcmocka-dev"
 have python3 && python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
@@ -26,8 +27,6 @@ have g++ || need="$need g++" # the headers are also tested as C++, and Inductor 
 if [ "${1:-build}" = wide ]; then
     want clang clang
     want qemu-x86_64 qemu-user # a processor without AVX2 or AVX-512
-    have clang && [ -n "$(find "$(clang -print-resource-dir)" -name 'libclang_rt.fuzzer*' -print -quit 2>/dev/null)" ] ||
-        need="$need libclang-rt-14-dev"
 fi
 if [ "${1:-build}" = aarch64 ]; then
     want aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
@@ -35,12 +34,17 @@ if [ "${1:-build}" = aarch64 ]; then
     want qemu-aarch64 qemu-user
     [ -d /usr/aarch64-linux-gnu/include ] || need="$need libc6-dev-arm64-cross"
 fi
-if [ -n "$need" ]; then
-    echo "installing:$need"
+install() {
+    [ -n "$*" ] || return 0
+    echo "installing: $*"
     sudo=""
     [ "$(id -u)" = 0 ] || sudo=sudo
     $sudo apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $need >/dev/null
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+install $need
+if [ "${1:-build}" = wide ] && [ -z "$(find "$(clang -print-resource-dir)" -name 'libclang_rt.fuzzer*' -print -quit 2>/dev/null)" ]; then
+    install "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
 fi
 
 # The environment is right when the list that made it is the list that we have.

@@ -356,6 +356,7 @@ static char *ask_python(const char *python, const char *const *words, const char
     const char *argv[12] = { python, "-P", "-m", "dovetail.torch.check" };
     for (size_t i = 0; words[i]; i++)
         argv[i + 4] = words[i];
+    setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 0); /* or a newer libc does not fill all memory, for `unwritten` */
     const int status = cli_run(argv, path, &output);
     if (status || cli_read_file(answer, &content)) {
         while (output.size && output.data[output.size - 1] == '\n')

@@ -481,19 +481,20 @@ DV__X16 dv_f32x16 dv__sinf_reduced_x16(dv_f32x16 r)
     return r +
         r * t * (-0.1666666663f + t * (0.008333331311f + t * (-0.0001984089228f + t * (2.752651812e-6f + t * -2.390735907e-8f))));
 }
+DV__X16 dv_f32x16 dv__minus_times_x16(dv_f32x16 x, dv_f32x16 n, float y) /* x - n * y, rounded once whatever the compiler does */
+{
+    __asm__("vfnmadd231ps %2, %1, %0" : "+v"(x) : "v"(n), "v"(dv__all_x16(y)));
+    return x;
+}
+/* x - n * pi by three parts of pi: the first is exact, since x and n times 24 bits of pi are multiples of 2^-22, or of x's last
+ * bit. Adding 0 makes t * q a 0 whose sign keeps that of -0. */
 DV__X16 dv_f32x16 dv__sinf_small_x16(dv_f32x16 x)
 {
     const dv_f32x16 shifted = x * 0x1.45f306p-2f + 0x1.8p23f, n = shifted - 0x1.8p23f;
-    const dv_f32x16 r = (((x - n * 0x1.92p+1f) - n * 0x1.fb4p-11f) - n * 0x1.444p-23f) - n * 0x1.68c234p-38f;
-    return dv__select_x16((dv_i32x16)(x == 0), x, dv__signed_x16(dv__sinf_reduced_x16(r), shifted));
-}
-DV__X16 dv_f32x16 dv__sinf_near_x16(dv_f32x16 x)
-{
-    const dv_f32x16 shifted = x * 0x1.45f306p-2f + 0x1.8p23f, n = shifted - 0x1.8p23f;
-    const dv_f32x16 r = ((x - n * 0x1.921f8p+1f) - n * 0x1.aa22p-18f) - n * 0x1.68c234p-38f, t = r * r;
-    const dv_f32x16 s = r + r * t * (-0.1666665971f + t * (0.008333069272f + t * (-0.0001980977686f + t * 2.606095677e-6f)));
-    const dv_i32x16 sign = (dv_i32x16)r & INT32_MIN;
-    return dv__signed_x16((dv_f32x16)((dv_i32x16)s | sign), shifted);
+    const dv_f32x16 near = dv__minus_times_x16(dv__minus_times_x16(x, n, 0x1.921fb4p+1f), n, 0x1.4442dp-23f);
+    const dv_f32x16 r = dv__minus_times_x16(near, n, 0x1.846988p-47f), t = r * r;
+    const dv_f32x16 q = -0.1666665971f + t * (0.008333069272f + t * (-0.0001980977686f + t * 2.606095677e-6f));
+    return dv__signed_x16(r + r * (t * q + 0.0f), shifted);
 }
 DV__X16 dv_f32x16 dv__cosf_small_x16(dv_f32x16 x)
 {
@@ -518,12 +519,9 @@ DV__FAR_X16(dv__sinf_far, dv__sinf_any)
 DV__FAR_X16(dv__cosf_far, dv__cosf_any)
 DV__X16 dv_f32x16 dv__sinf_x16(dv_f32x16 x, const void *far)
 {
-    dv_f32x16 sine = dv__sinf_near_x16(x); /* each element in its own way, whatever the others are */
-    if (!DV__RARELY(dv__outside_x16(x, DV_SINF_NEAR)))
-        return sine;
-    sine = dv__select_x16((dv_i32x16)(dv__fabs_x16(x) <= DV_SINF_NEAR), sine, dv__sinf_small_x16(x));
+    dv_f32x16 sine = dv__sinf_small_x16(x);
     const uint32_t rest = dv__outside_x16(x, DV_SINF_SMALL);
-    if (rest) {
+    if (DV__RARELY(rest)) {
         float y[16], copy[16]; /* so that x stays in a register */
         memcpy(y, &sine, sizeof y), memcpy(copy, &x, sizeof copy);
         dv__sinf_far(y, copy, rest, far);

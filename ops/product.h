@@ -61,6 +61,7 @@ typedef struct product_isa {
         float *squares, float *sums);
     const struct product_isa *fewer;
 } product_isa;
+/* What serves so many rows of x: all functions below that are given their number ask for it. */
 static inline const product_isa *product_for(const product_isa *isa, int64_t rows)
 {
     return isa->fewer && rows <= FEW ? isa->fewer : isa;
@@ -94,7 +95,7 @@ static inline int64_t words_of(const product_isa *isa, int64_t k) { return up(k,
 static inline int64_t packed_room(const product_isa *isa, int64_t k) { return line_room(words_of(isa, k)); }
 static inline int64_t packed_size(const product_isa *isa, int64_t k, int64_t rows)
 {
-    return whole(rows, isa->fill) * packed_room(isa, k);
+    return whole(rows, product_for(isa, rows)->fill) * packed_room(isa, k);
 }
 static inline int64_t group_rows(int64_t rows)
 {
@@ -104,8 +105,9 @@ static inline int64_t group_rows(int64_t rows)
 static inline void put_packed(
     const product_isa *isa, float *packed, int64_t room, int64_t rows, int64_t t, int64_t at, const void *words, size_t bytes)
 {
-    int64_t tile = isa->tile, first = t / tile * tile;
+    isa = product_for(isa, rows);
     rows = whole(rows, isa->fill);
+    int64_t tile = isa->tile, first = t / tile * tile;
     const size_t vector = (size_t)isa->lanes * sizeof *packed;
     for (; rows - first < tile || t - first >= tile; tile /= 2) /* the rest: half a tile, and half of that */
         first += t - first >= tile ? tile : 0;
@@ -270,6 +272,7 @@ static inline void product_of_squares(
 static inline void product(
     const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
 {
+    isa = product_for(isa, rows);
     const int64_t k = words_of(isa, w->k), span = k ? whole(up(k, up(k * rows, SPAN)), GAP) : 0;
     _Alignas(64) float vectors[(GROUP * DOTS + MOST_LANES) * MOST_LANES];
     memset(sums, 0, (size_t)(rows * COLUMNS) * sizeof *sums);

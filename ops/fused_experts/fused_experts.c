@@ -375,14 +375,13 @@ DV_INLINE void activate_fast(const dv_isa *isa, const struct mixture *m, float *
     }
 }
 
-static const product_isa *isa_of(const struct fast *f, const struct group *g) { return product_for(f->isa, g->pairs); }
 static int pack_groups(void *arg, int64_t begin, int64_t end)
 {
     const struct fast *const f = arg;
     for (const struct group *g = f->groups + begin; g < f->groups + end; g++) {
-        clear_packed(isa_of(f, g), f->packed + g->a, f->m->n, g->pairs);
-        pack(isa_of(f, g), f->packed + g->x, f->m->x, f->m->k, f->tokens + g->first,
-            f->m->on_input ? f->weights + g->first : NULL, g->pairs);
+        clear_packed(f->isa, f->packed + g->a, f->m->n, g->pairs);
+        pack(f->isa, f->packed + g->x, f->m->x, f->m->k, f->tokens + g->first, f->m->on_input ? f->weights + g->first : NULL,
+            g->pairs);
     }
     return DV_OK;
 }
@@ -412,20 +411,19 @@ static int up_blocks(void *arg, int64_t begin, int64_t end)
     _Alignas(64) float gates[GROUP * COLUMNS + DV_BLOCK], ups[GROUP * COLUMNS + DV_BLOCK];
     for (int64_t at = begin; at < end; at++) {
         const struct group *const g = f->groups + at / f->blocks;
-        const product_isa *const isa = isa_of(f, g);
         const int64_t first = at % f->blocks * COLUMNS, count = m->n - first < COLUMNS ? m->n - first : COLUMNS;
         const int64_t gate = gate_at(m->activation, first), high = up_at(m->activation, first, m->n), e = g->expert;
         const int64_t all = g->pairs * COLUMNS;
-        product(isa, f->w1, e * 2 * m->n + gate, step, count, f->packed + g->x, g->pairs, gates);
-        product(isa, f->w1, e * 2 * m->n + high, step, count, f->packed + g->x, g->pairs, ups);
+        product(f->isa, f->w1, e * 2 * m->n + gate, step, count, f->packed + g->x, g->pairs, gates);
+        product(f->isa, f->w1, e * 2 * m->n + high, step, count, f->packed + g->x, g->pairs, ups);
         finish_rows(&m->w1, f->w1, e, gate, step, count, g->pairs, gates);
         finish_rows(&m->w1, f->w1, e, high, step, count, g->pairs, ups);
         memset(gates + all, 0, DV_BLOCK * sizeof *gates), memset(ups + all, 0, DV_BLOCK * sizeof *ups);
         f->activate(m, gates, ups, line_room(all));
         for (int64_t t = 0; t < g->pairs; t++) {
             uint16_t half[COLUMNS];
-            put_packed(isa, f->packed + g->a, packed_room(isa, m->n), g->pairs, t, first / isa->each,
-                as_words(isa, half, gates + t * COLUMNS, count), (size_t)(count * 4 / isa->each));
+            put_packed(f->isa, f->packed + g->a, packed_room(f->isa, m->n), g->pairs, t, first / f->isa->each,
+                as_words(f->isa, half, gates + t * COLUMNS, count), (size_t)(count * 4 / f->isa->each));
         }
     }
     return DV_OK;
@@ -440,7 +438,7 @@ static int down_blocks(void *arg, int64_t begin, int64_t end)
     for (int64_t first = begin * COLUMNS; first < end * COLUMNS && first < m->k; first += COLUMNS)
         for (const struct group *g = f->groups; g < f->groups + f->count; g++) {
             const int64_t count = m->k - first < COLUMNS ? m->k - first : COLUMNS;
-            product(isa_of(f, g), f->w2, g->expert * m->k + first, 1, count, f->packed + g->a, g->pairs, sums);
+            product(f->isa, f->w2, g->expert * m->k + first, 1, count, f->packed + g->a, g->pairs, sums);
             finish_rows(&m->w2, f->w2, g->expert, first, 1, count, g->pairs, sums);
             for (int64_t t = 0; t < g->pairs; t++) {
                 float *const to = f->sums + f->tokens[g->first + t] * m->k + first;
@@ -522,8 +520,7 @@ static int run_fast(dv_context *ctx, const struct fused_experts *a, struct fast 
     memset(f.sums, 0, (size_t)(tokens * m.k) * sizeof *f.sums);
     int64_t room = 0, most = 0;
     for (int64_t i = 0; i < n; i++) {
-        const product_isa *const isa = isa_of(&f, &groups[i]);
-        const int64_t of = packed_size(isa, m.k, groups[i].pairs) + packed_size(isa, m.n, groups[i].pairs);
+        const int64_t of = packed_size(f.isa, m.k, groups[i].pairs) + packed_size(f.isa, m.n, groups[i].pairs);
         room += of;
         most = of > most ? of : most;
     }
@@ -532,10 +529,9 @@ static int run_fast(dv_context *ctx, const struct fused_experts *a, struct fast 
     for (int64_t from = 0, to; from < n && !status; from = to) {
         room = 0;
         for (to = from; to < n && room <= ROOM; to++) {
-            const product_isa *const isa = isa_of(&f, &groups[to]);
             groups[to].x = room;
-            groups[to].a = room += packed_size(isa, m.k, groups[to].pairs);
-            room += packed_size(isa, m.n, groups[to].pairs);
+            groups[to].a = room += packed_size(f.isa, m.k, groups[to].pairs);
+            room += packed_size(f.isa, m.n, groups[to].pairs);
         }
         f.groups = groups + from;
         status = run_groups(ctx, &f, to - from);

@@ -80,7 +80,6 @@ static int linear_row(dv_context *ctx, const struct linear *a, const product_isa
 {
     const int64_t rows = dv_numel_leading(a->input, a->input->ndim - 1), n = a->weight->shape[0], k = last_dim(a->input);
     const int64_t some = group_rows(rows);
-    isa = product_for(isa, some);
     float *const x = dv_alloc(ctx, (size_t)(packed_size(isa, k, some) + 1) * sizeof *x, 64);
     int status = x ? DV_OK : DV_ENOMEM;
     for (int64_t begin = 0; !status && begin < rows; begin += some) {

@@ -517,30 +517,21 @@ DV__X16 uint32_t dv__outside_x16(dv_f32x16 x, float most) /* a bit for each |x| 
     }
 DV__FAR_X16(dv__sinf_far, dv__sinf_any)
 DV__FAR_X16(dv__cosf_far, dv__cosf_any)
-DV__X16 dv_f32x16 dv__sinf_x16(dv_f32x16 x, const void *far)
-{
-    dv_f32x16 sine = dv__sinf_small_x16(x);
-    const uint32_t rest = dv__outside_x16(x, DV_SINF_SMALL);
-    if (DV__RARELY(rest)) {
-        float y[16], copy[16]; /* so that x stays in a register */
-        memcpy(y, &sine, sizeof y), memcpy(copy, &x, sizeof copy);
-        dv__sinf_far(y, copy, rest, far);
-        memcpy(&sine, y, sizeof y);
+#define DV__ANGLE_X16(NAME, SMALL, FAR)                                   \
+    DV__X16 dv_f32x16 NAME(dv_f32x16 x, const void *far)                  \
+    {                                                                     \
+        dv_f32x16 y = SMALL(x);                                           \
+        const uint32_t rest = dv__outside_x16(x, DV_SINF_SMALL);          \
+        if (DV__RARELY(rest)) {                                           \
+            float each[16], copy[16]; /* so that x stays in a register */ \
+            memcpy(each, &y, sizeof each), memcpy(copy, &x, sizeof copy); \
+            FAR(each, copy, rest, far);                                   \
+            memcpy(&y, each, sizeof each);                                \
+        }                                                                 \
+        return y;                                                         \
     }
-    return sine;
-}
-DV__X16 dv_f32x16 dv__cosf_x16(dv_f32x16 x, const void *far)
-{
-    dv_f32x16 cosine = dv__cosf_small_x16(x);
-    const uint32_t rest = dv__outside_x16(x, DV_SINF_SMALL);
-    if (DV__RARELY(rest)) {
-        float y[16], copy[16];
-        memcpy(y, &cosine, sizeof y), memcpy(copy, &x, sizeof copy);
-        dv__cosf_far(y, copy, rest, far);
-        memcpy(&cosine, y, sizeof y);
-    }
-    return cosine;
-}
+DV__ANGLE_X16(dv__sinf_x16, dv__sinf_small_x16, dv__sinf_far)
+DV__ANGLE_X16(dv__cosf_x16, dv__cosf_small_x16, dv__cosf_far)
 
 /* To an integer: 9 is down, 10 up, 11 towards 0, 8 to the nearest, even one of two. */
 #define DV__WHOLE_X16(NAME, WAY)                                         \

@@ -46,7 +46,11 @@ static int rms_norm_reference(dv_context *ctx, const struct rms_norm *a)
     return add_rms_norm_reference(ctx, &(struct add_rms_norm){ a->x, NULL, a->weight, a->eps, a->out });
 }
 
-DV_INLINE double scale_of(double squares, int64_t n, double eps) { return 1 / sqrt(squares / (double)n + eps); }
+/* squares: those of x, as SUM_BLOCKS gave them. */
+DV_INLINE double scale_of(const float *x, double squares, int64_t n, double eps)
+{
+    return 1 / sqrt((were_floats(squares, n, eps) ? squares : squares_again(x, n, 0)) / (double)n + eps);
+}
 
 DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_isa *isa, uint32_t t)
 {
@@ -67,9 +71,7 @@ DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_is
                 LANES(x + k) += other; put_lanes(isa, &residual, k, &LANES(x + k)); v = LANES(x + k) * LANES(x + k))
         else
             SUM_BLOCKS(squares, room, keep_lanes(isa, &v, x, there, &from, k); v *= v)
-        if (!were_floats(squares, n, a->eps))
-            squares = squares_again(x, n, 0);
-        const float scale = (float)scale_of(squares, n, a->eps);
+        const float scale = (float)scale_of(x, squares, n, a->eps);
 #define SCALED(AT) (AT(x) * scale * AT(weight))
         PUT_LINE(isa, &to, out, n, SCALED)
     }
@@ -167,9 +169,7 @@ DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backw
         load_line(isa, g, a->grad_output, r * n, n, 0);
         SUM_BLOCKS(products, n, v = LANES(g + k) * LANES(x + k) * LANES(weight + k))
         SUM_BLOCKS(squares, n, v = LANES(x + k) * LANES(x + k))
-        if (!were_floats(squares, n, a->eps))
-            squares = squares_again(x, n, 0);
-        const double exact = scale_of(squares, n, a->eps); /* both terms from it: nearly equal ones are subtracted */
+        const double exact = scale_of(x, squares, n, a->eps); /* both terms from it: nearly equal ones are subtracted */
         const float scale = (float)exact, back = (float)(exact * exact * exact * products / (double)n);
         for (int64_t k = 0; k < n; k += DV_BLOCK)
             DV_BLOCK_LOOP

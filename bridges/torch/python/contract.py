@@ -198,6 +198,13 @@ def _plain(value):
     raise TypeError
 
 
+def _key(values):
+    """Of plain values, where no mode makes other tensors of them; else TypeError, also for a size that is a symbol once it is looked up."""
+    if not private.modes or private.modes._len_torch_dispatch_stack():
+        raise TypeError
+    return tuple(map(_plain, values))
+
+
 class Contract:
     """One operator's contract. `values` are always the arguments in the schema's order, defaults filled in."""
 
@@ -227,16 +234,14 @@ class Contract:
         """The Expected of each return (of a list, a list of them), without memory; None if the contract does not describe it. Raises as
         infer() does. Kept for calls with the same plain values: native forms of devices without a kernel are called again and again."""
         try:
-            key = tuple(map(_plain, values)) if private.modes and private.modes._len_torch_dispatch_stack() == 0 else None
+            key = _key(values)
             kept = self._kept.get(key)
         except TypeError:
             return self._expect(values)
         if kept is None:
-            kept = self._expect(values)
-            if key is not None:
-                if len(self._kept) >= 64:
-                    self._kept.clear()
-                self._kept[key] = kept
+            if len(self._kept) >= 64:
+                self._kept.clear()
+            kept = self._kept[key] = self._expect(values)
         return kept
 
     def _expect(self, values):

@@ -62,7 +62,9 @@ DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa 
         SUM_BLOCKS(squares, whole, v = (LANES(x + k) - mean) * (LANES(x + k) - mean))
         for (int i = 0; i < n - whole; i++)
             squares += (double)((x[whole + i] - mean) * (x[whole + i] - mean));
-        const bool floats_do = were_floats(squares, n, a->eps);
+        const bool constant = exact * exact >
+            0x1p40 * (squares / (double)n + a->eps); /* but for rounding, which is all that is left */
+        const bool floats_do = were_floats(squares, n, a->eps) && !constant;
         if (!floats_do) {
             exact = mean_again(x, n);
             mean = (float)exact;

@@ -138,6 +138,12 @@ def test_norms_whose_squares_are_no_floats(isa, scale):
             torch.testing.assert_close(dovetail.ops.rms_norm(wide.float(), torch.ones(n), eps).double(), dovetail.ops.rms_norm(wide, torch.ones(n).double(), eps), rtol=1e-6, atol=1e-30)
 
 
+def test_a_row_of_one_number_becomes_0(isa):
+    for value in (1.0, 1e8, 1.1e10, 1e15, 1e17, 3e18, 1e20):
+        for n in (3, 64, 800, 937, 4999):
+            assert not dovetail.ops.layer_norm(torch.full((1, n), value)).any(), (value, n)
+
+
 def test_the_slope_of_gelu_far_from_0(isa):
     for dtype in TYPES:
         x = torch.tensor([1e4, -1e4, float("inf"), -float("inf"), float("nan")] + [1e20, -1e20] * (dtype != torch.float16), dtype=dtype)

@@ -1,10 +1,13 @@
 /* What the machine can do at best, for limits.py: rates of arithmetic in registers, and of passes over memory. */
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LIMIT __attribute__((visibility("default")))
 
@@ -118,6 +121,32 @@ ISA(avx512, TARGET("avx512f"), 64, FMA)
 SUM(bf16, TARGET("avx512f"), v_avx512, DOT_BF16)
 SUM(i8, TARGET("avx512f"), v_avx512, DOT_I8)
 
+/* AMX: products of squares of 16 x 16 words, with four squares of sums. */
+#define SQUARES(NAME, OP)                                                                                                    \
+    static void NAME(long n)                                                                                                 \
+    {                                                                                                                        \
+        static const struct {                                                                                                \
+            uint8_t palette, none[15];                                                                                       \
+            uint16_t bytes[16];                                                                                              \
+            uint8_t rows[16];                                                                                                \
+        } config = { 1, { 0 }, { 64, 64, 64, 64, 64, 64, 64, 64 }, { 16, 16, 16, 16, 16, 16, 16, 16 } };                     \
+        __asm__ volatile("ldtilecfg %0" : : "m"(config));                                                                    \
+        for (; n > 0; n--)                                                                                                   \
+            __asm__ volatile(OP " %%tmm6, %%tmm4, %%tmm0\n" OP " %%tmm6, %%tmm5, %%tmm1\n" OP " %%tmm7, %%tmm4, %%tmm2\n" OP \
+                                " %%tmm7, %%tmm5, %%tmm3" ::);                                                               \
+        __asm__ volatile("tilerelease");                                                                                     \
+    }
+SQUARES(squares_bf16, "tdpbf16ps")
+SQUARES(squares_i8, "tdpbssd")
+
+/* Linux keeps the registers only for processes that ask (ARCH_REQ_XCOMP_PERM). */
+static bool has_squares(void)
+{
+    unsigned a = 7, b, c = 0, d;
+    __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+    return (d >> 22 & 1) && (d >> 24 & 3) == 3 && !syscall(SYS_arch_prctl, 0x1023, 18);
+}
+
 static const struct isa *best_isa(void)
 {
     static const struct isa base = TABLE(base), avx2 = TABLE(avx2), avx512 = TABLE(avx512);
@@ -199,8 +228,8 @@ static double run(struct job *job)
     return job->best;
 }
 
-/* Operations a second of kind 0: multiply-adds of f32; 1: products of bf16 in pairs, added to f32; 2: of i8 in fours, added to
- * i32. 0 where the processor has no such instruction. The same unit counts as two operations for each product. */
+/* Operations a second of kind 0: multiply-adds of f32; 1: products of bf16, added to f32; 2: of i8, added to i32; by AMX where
+ * there is one, else by vectors. 0 where the processor has no such instruction. Each product counts as two operations. */
 LIMIT double limit_operations(int kind, int threads)
 {
     const struct isa *isa = best_isa();
@@ -213,6 +242,8 @@ LIMIT double limit_operations(int kind, int threads)
         job.sum = __builtin_cpu_supports("avx512bf16") ? bf16 : NULL, each *= 2;
     if (kind == 2)
         job.sum = __builtin_cpu_supports("avx512vnni") ? i8 : NULL, each *= 4;
+    if (kind && job.sum && has_squares())
+        job.sum = kind == 1 ? squares_bf16 : squares_i8, each = kind * 4.0 * 2 * 16 * 16 * 32;
 #else
     if (kind)
         job.sum = NULL;

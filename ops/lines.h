@@ -174,7 +174,39 @@ DV_INLINE float across(const float *lanes, int64_t n)
             four[i] += lanes[l + i];
     return (four[0] + four[1]) + (four[2] + four[3]);
 }
-/* That of 16 lanes, in double. */
+/* Every second element of two vectors: EVENS(A, B, ALL_64(, )), or those between them: ALL_64(, +1). */
+#ifdef __clang__
+#define EVENS(A, B, ...) __builtin_shufflevector(A, B, __VA_ARGS__)
+#else
+#define EVENS(A, B, ...) __builtin_shuffle(A, B, (words){ __VA_ARGS__ })
+#endif
+#define ALL_64(F, O) F 0 O, 2 O, 4 O, 6 O, 8 O, 10 O, 12 O, 14 O, 16 O, 18 O, 20 O, 22 O, 24 O, 26 O, 28 O, 30 O
+#define ALL_32(F, O) F 0 O, 2 O, 4 O, 6 O, 8 O, 10 O, 12 O, 14 O
+#define ALL_16(F, O) F 0 O, 2 O, 4 O, 6 O
+
+/* Sums across lanes: the sums of neighbours of two vectors are one vector, until each vector is one number. */
+#define FOLD(MANY, BYTES)                                              \
+    _Pragma("GCC unroll 8") for (int i = 0; MANY < N && i < MANY; i++) \
+        sum[i] = EVENS(sum[2 * i], sum[2 * i + 1], ALL_##BYTES(, )) + EVENS(sum[2 * i], sum[2 * i + 1], ALL_##BYTES(, +1))
+#define ACROSS_OF(ISA, TARGET, BYTES)                                                                                            \
+    TARGET static void across_##ISA(float *vectors, int64_t count)                                                               \
+    {                                                                                                                            \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                          \
+        typedef int32_t words __attribute__((vector_size(BYTES)));                                                               \
+        enum { N = BYTES / 4 };                                                                                                  \
+        (void)sizeof(words);                                                                                                     \
+        for (int64_t v = 0; v < count; v += N) {                                                                                 \
+            lanes sum[N];                                                                                                        \
+            _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) sum[i] = *(const lanes *)(const void *)(vectors + (v + i) * N); \
+            FOLD(8, BYTES);                                                                                                      \
+            FOLD(4, BYTES);                                                                                                      \
+            FOLD(2, BYTES);                                                                                                      \
+            FOLD(1, BYTES);                                                                                                      \
+            *(lanes *)(void *)(vectors + v) = sum[0];                                                                            \
+        }                                                                                                                        \
+    }
+
+/* The sum of 16 lanes, in double. */
 DV_INLINE double total(const float *lanes)
 {
     double sum[8];

@@ -16,23 +16,12 @@
  * 2^-126 for 0. */
 #ifndef OPS_PRODUCT_H
 #define OPS_PRODUCT_H
-#include "lines.h"
+#include "squares.h"
 
 /* Rows of x in a group at most, and words of it that lie in the second cache. Rows of w in a block, and in a tile. Words of a row
  * that a tile takes at once. GAP words are between rows that are loaded: if these were a power of two apart, all would fall into
  * few places of a cache. LINE: bytes of a cache line. */
-enum {
-    FEW = 2,
-    GROUP = 128,
-    SPAN = 1 << 17,
-    COLUMNS = 96,
-    DOTS = 6,
-    DEPTH = 512,
-    GAP = 16,
-    LINE = 64,
-    MOST_LANES = 16,
-    SQUARE = 16
-};
+enum { FEW = 2, GROUP = 128, SPAN = 1 << 17, COLUMNS = 96, DOTS = 6, DEPTH = 512, GAP = 16, LINE = 64, MOST_LANES = 16 };
 
 /* Rows of w: the first, and how many elements the next one is away. What tiles prefetch: so many lines of each of DOTS rows,
  * which are so many bytes apart. */
@@ -406,36 +395,6 @@ static inline void product(
         FEW_ROWS(2, EACH_2, T, C_TYPE)                                                                                         \
     }
 
-/* Sums across lanes: the sums of neighbours of two vectors are one vector, until each vector is one number. */
-#ifdef __clang__
-#define EVENS(A, B, ...) __builtin_shufflevector(A, B, __VA_ARGS__)
-#else
-#define EVENS(A, B, ...) __builtin_shuffle(A, B, (words){ __VA_ARGS__ })
-#endif
-#define ALL_64(F, O) F 0 O, 2 O, 4 O, 6 O, 8 O, 10 O, 12 O, 14 O, 16 O, 18 O, 20 O, 22 O, 24 O, 26 O, 28 O, 30 O
-#define ALL_32(F, O) F 0 O, 2 O, 4 O, 6 O, 8 O, 10 O, 12 O, 14 O
-#define ALL_16(F, O) F 0 O, 2 O, 4 O, 6 O
-#define FOLD(MANY, BYTES)                                              \
-    _Pragma("GCC unroll 8") for (int i = 0; MANY < N && i < MANY; i++) \
-        sum[i] = EVENS(sum[2 * i], sum[2 * i + 1], ALL_##BYTES(, )) + EVENS(sum[2 * i], sum[2 * i + 1], ALL_##BYTES(, +1))
-#define ACROSS_OF(ISA, TARGET, BYTES)                                                                      \
-    TARGET static void across_##ISA(float *vectors, int64_t count)                                         \
-    {                                                                                                      \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                    \
-        typedef int32_t words __attribute__((vector_size(BYTES)));                                         \
-        enum { N = BYTES / 4 };                                                                            \
-        (void)sizeof(words);                                                                               \
-        for (int64_t v = 0; v < count; v += N) {                                                           \
-            lanes sum[N];                                                                                  \
-            _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) sum[i] = LANES_AT(vectors + (v + i) * N); \
-            FOLD(8, BYTES);                                                                                \
-            FOLD(4, BYTES);                                                                                \
-            FOLD(2, BYTES);                                                                                \
-            FOLD(1, BYTES);                                                                                \
-            LANES_OF(vectors + v) = sum[0];                                                                \
-        }                                                                                                  \
-    }
-
 #define PRODUCT_ISA(ISA, TARGET, BYTES)                                                                               \
     LOAD_LINE(ISA, TARGET)                                                                                            \
     STORE_LINE(ISA, TARGET)                                                                                           \
@@ -469,89 +428,25 @@ DV_TARGET_AVX512 static void bytes_avx512bf16(float *to, const int8_t *from, int
 static const product_isa product_avx512bf16 = { 16, 2, 4, 1, load_avx512, store_avx512, few_pairs_avx512bf16, NULL,
     tiles_avx512bf16, across_avx512, bytes_avx512bf16, NULL, NULL };
 
-/* Squares by AMX (Intel's architecture manual, volume 1, chapter 18). Tiles 0 to 3 are sums: 0 and 1 of the first rows of x, with
- * the first and the second 16 rows of w, 2 and 3 of the next; 4 and 5 are w; 6 and 7 are x. A test puts C in place of the
- * instructions. */
-#ifndef TILES_BEGIN
-#define TILES_BEGIN(CONFIG) __asm__ volatile("ldtilecfg %0" : : "m"(*(const char (*)[64])(CONFIG)))
-#define TILES_END() __asm__ volatile("tilerelease")
-#define TILE_ZERO(N) __asm__ volatile("tilezero %%tmm" #N::)
-#define TILE_FROM(N, FROM, STRIDE) \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #N : : "r"((const char *)(FROM)), "r"((int64_t)(STRIDE)) : "memory")
-#define TILE_TO(N, TO, STRIDE) \
-    __asm__ volatile("tilestored %%tmm" #N ", (%0,%1,1)" : : "r"((char *)(TO)), "r"((int64_t)(STRIDE)) : "memory")
-#define TILE_TIMES(SUM, W, X) __asm__ volatile("tdpbf16ps %%tmm" #X ", %%tmm" #W ", %%tmm" #SUM ::)
-#endif
-#define TILE_START(N, FROM)             \
-    if (at)                             \
-        TILE_FROM(N, FROM, SQUARE * 4); \
-    else                                \
-        TILE_ZERO(N)
-/* A square's columns become rows: taking what is even, and then what is odd, moves each index on by one bit. */
-DV_TARGET_AVX512 static void turn_square(float *sums, const float *square, int64_t rows)
-{
-    typedef float lanes __attribute__((vector_size(64), aligned(4), may_alias));
-    typedef int32_t words __attribute__((vector_size(64)));
-    lanes at[SQUARE], next[SQUARE];
-    (void)sizeof(words);
-    for (int i = 0; i < SQUARE; i++)
-        at[i] = LANES_AT(square + i * SQUARE);
-    for (int bit = 0; bit < 4; bit++) {
-        for (int i = 0; i < 8; i++) {
-            next[i] = EVENS(at[2 * i], at[2 * i + 1], ALL_64(, ));
-            next[i + 8] = EVENS(at[2 * i], at[2 * i + 1], ALL_64(, +1));
-        }
-        memcpy(at, next, sizeof at);
-    }
-    for (int64_t t = 0; t < SQUARE && t < rows; t++)
-        LANES_OF(sums + t * COLUMNS) = at[t];
-}
+/* Squares of w are rows of sums, and those of x are columns; at the end they are turned. */
 DV_TARGET_AVX512 static void squares_amx(
     const float *x, int64_t room, int64_t rows, struct rows w, int64_t at, int64_t depth, bool two, float *squares, float *sums)
 {
-    static const struct {
-        uint8_t palette, row, none[14];
-        uint16_t bytes[16];
-        uint8_t rows[16];
-    } config = { 1, 0, { 0 }, { 64, 64, 64, 64, 64, 64, 64, 64 }, { 16, 16, 16, 16, 16, 16, 16, 16 } };
-    const int64_t apart = w.stride * 4;
-    TILES_BEGIN(&config);
-    for (int64_t t = 0; t < rows; t += 2 * SQUARE) {
-        const bool both = rows - t > SQUARE;
-        const float *const near = x + t * room + at * SQUARE, *const far = near + SQUARE * room;
-        float *const to[4] = { squares + t * SQUARE, squares + (GROUP + t) * SQUARE, squares + (t + SQUARE) * SQUARE,
-            squares + (GROUP + t + SQUARE) * SQUARE };
-        TILE_START(0, to[0]);
-        TILE_START(1, to[1]);
-        TILE_START(2, to[2]);
-        TILE_START(3, to[3]);
-        for (int64_t i = 0; i < depth; i += SQUARE) {
-            const char *const row = (const char *)w.at + i * 4;
-            for (int64_t r = 0; r < (two ? 2 * SQUARE : SQUARE) && t == 0 && i * 4 / LINE < w.lines; r++)
-                __builtin_prefetch(w.soon + r * w.apart + i * 4);
-            TILE_FROM(4, row, apart);
-            TILE_FROM(6, near + i * SQUARE, SQUARE * 4);
-            TILE_TIMES(0, 4, 6);
-            if (two) {
-                TILE_FROM(5, row + SQUARE * apart, apart);
-                TILE_TIMES(1, 5, 6);
-            }
-            if (both) {
-                TILE_FROM(7, far + i * SQUARE, SQUARE * 4);
-                TILE_TIMES(2, 4, 7);
-                if (two)
-                    TILE_TIMES(3, 5, 7);
-            }
-        }
-        TILE_TO(0, to[0], SQUARE * 4);
-        TILE_TO(1, to[1], SQUARE * 4);
-        TILE_TO(2, to[2], SQUARE * 4);
-        TILE_TO(3, to[3], SQUARE * 4);
-        for (int i = 0; i < 4 && sums; i++)
-            if ((two || i % 2 == 0) && (both || i < 2))
-                turn_square(sums + (t + i / 2 * SQUARE) * COLUMNS + i % 2 * SQUARE, to[i], rows - t - i / 2 * SQUARE);
+    const int64_t passes = up(rows, 2 * SQUARE), all = two ? 2 * SQUARE : SQUARE;
+    enum { ONE = SQUARE * LINE, GROUPS = GROUP * LINE }; /* bytes: of a square, and of all that are one row of w */
+    squares_begin();
+    for (int64_t t = 0, pass = 0; t < rows; t += 2 * SQUARE, pass++) {
+        const int64_t begin = all * pass / passes, end = all * (pass + 1) / passes;
+        char *const to = (char *)(squares + t * SQUARE);
+        multiply_bf16(squares_of(w.at, w.stride * 4, SQUARE * w.stride * 4, LINE, two),
+            squares_of(x + t * room + at * SQUARE, LINE, SQUARE * room * 4, ONE, rows - t > SQUARE), depth, !at, to, LINE, GROUPS,
+            ONE, (struct ahead){ w.soon + begin * w.apart, w.apart, end - begin, w.lines });
+        for (int64_t r = 0; r < 2 && sums && t + r * SQUARE < rows; r++)
+            for (int64_t c = 0; c <= two; c++)
+                turn_square((char *)(sums + (t + r * SQUARE) * COLUMNS + c * SQUARE), COLUMNS * 4, to + r * ONE + c * GROUPS,
+                    LINE, rows - t - r * SQUARE);
     }
-    TILES_END();
+    squares_end();
 }
 static const product_isa product_amx = { 1, 2, SQUARE, SQUARE, load_avx512, store_avx512, NULL, NULL, NULL, NULL,
     bytes_avx512bf16, squares_amx, &product_avx512bf16 };
@@ -576,12 +471,10 @@ static inline const product_isa *product_of_floats(const product_isa *isa)
 #endif
 #ifdef DV_TARGET_AVX2
 #define PRODUCT_AMX(DO) DO(amx, avx512bf16)
-#define PRODUCT_AMX_ROW(FRAME, BODY, ...) DV_KERNEL(FRAME, "cpu", "bf16", BODY##_amx, .isa = "amx-bf16", __VA_ARGS__),
 #else
 #define PRODUCT_AMX(DO)
-#define PRODUCT_AMX_ROW(FRAME, BODY, ...)
 #endif
-#define PRODUCT_ROWS(FRAME, BODY, ...)        \
-    PRODUCT_AMX_ROW(FRAME, BODY, __VA_ARGS__) \
+#define PRODUCT_ROWS(FRAME, BODY, ...)   \
+    DV_AMX_ROW(FRAME, BODY, __VA_ARGS__) \
     DV_BF16_ROW(FRAME, BODY, __VA_ARGS__) DV_ISA_ROWS(FRAME, BODY, "f32 bf16 f16", __VA_ARGS__)
 #endif

@@ -77,7 +77,7 @@ static dv__isas detect(void)
         AVX512BW = 1 << 30
     };
     enum { AVX512VNNI = 1 << 11, AVXVNNI = 1 << 4, AVX512BF16 = 1 << 5 }; /* 7, ecx; 7.1, eax */
-    enum { AMX = 1 << 22 | 1 << 24 };                                     /* bf16, tile: 7, edx */
+    enum { AMXBF16 = 1 << 22, AMX = 1 << 24, AMXINT8 = 1 << 25 };         /* 7, edx */
     const uint32_t avx512vl = 1u << 31, lzcnt = 1u << 5;                  /* 7, ebx; 80000001, ecx */
     const uint32_t need1 = FMA | MOVBE | POPCNT | OSXSAVE | F16C, need7 = BMI1 | AVX2 | BMI2;
     const uint32_t need512 = AVX512F | AVX512DQ | AVX512CD | AVX512BW | avx512vl;
@@ -98,8 +98,12 @@ static dv__isas detect(void)
     if ((features7 & need512) == need512 && (saved & 0xe6) == 0xe6) /* masks, zmm */
         all |= with_included(DV__ISA_AVX512) | (c & AVX512VNNI ? with_included(DV__ISA_AVX512VNNI) : 0) |
             (more7 & AVX512BF16 ? with_included(DV__ISA_AVX512BF16) : 0);
-    if (all & 1u << DV__ISA_AVX512BF16 && (tiles & AMX) == AMX && (saved & 0x60000) == 0x60000 && may_use_tiles())
-        all |= with_included(DV__ISA_AMXBF16);
+    if (tiles & AMX && (saved & 0x60000) == 0x60000 && may_use_tiles()) {
+        if (tiles & AMXBF16 && all & 1u << DV__ISA_AVX512BF16)
+            all |= with_included(DV__ISA_AMXBF16);
+        if (tiles & AMXINT8 && all & 1u << DV__ISA_AVX512VNNI)
+            all |= with_included(DV__ISA_AMXINT8);
+    }
     return all;
 }
 #elif defined(__aarch64__) && defined(__linux__)

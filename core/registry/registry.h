@@ -106,6 +106,7 @@ struct dv_operator {
     X(AVX512VNNI, "avx512vnni", AVX512, 'x')  \
     X(AVX512BF16, "avx512bf16", AVX512, 'x')  \
     X(AMXBF16, "amx-bf16", AVX512BF16, 'x')   \
+    X(AMXINT8, "amx-int8", AVX512VNNI, 'x')   \
     X(NEON, "neon", BASE, 'a')                \
     X(SVE, "sve", NEON, 'a')
 /* clang-format on */

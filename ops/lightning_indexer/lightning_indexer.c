@@ -5,7 +5,7 @@
  * has a scale, which are factors of the score. The reference computes all in double and rounds once; the fast rows have scores in
  * f32, and do a line over in double if one of its scores is not finite, or all are so small that f32 loses digits. */
 
-#include "../lines.h"
+#include "../squares.h"
 #include "../tokens.h"
 #include "../topk.h"
 
@@ -99,20 +99,20 @@ static int run_indexer(dv_context *ctx, struct indexer *x)
 
 /* ---- fast rows: the scores of some lines, in pieces of their keys; then the best of each line ---------------------------- */
 
-/* Keys that are scored at once; keys of a unit of work, a multiple of that and of the lanes of all vectors; what heads are
- * rounded up to: two of the widest vectors; the words of a small product. */
+/* Keys that are scored at once; keys of a unit of work, a multiple of that, of the lanes of all vectors and of SQUARE; what heads
+ * are rounded up to: two of the widest vectors, or of squares; the words of a small product. */
 enum { KEYS = 6, UNIT = 240, ALIGN = 32, SMALL = 16 };
 
 /* The scores of n keys, n a multiple of KEYS up to UNIT. Lanes are heads: q is [heads / all, depth, all], of words of 32 bits,
  * where `all` are two vectors; w is [heads], and behind it are the sums' first values, where there are some; each key is [depth].
- */
+ * Where keys are multiplied in squares, n is a multiple of SQUARE, and as many keys are equally far from each other. */
 typedef void (*scores_fn)(float *scores, float *q, float *w, int64_t heads, const float *const *keys, int64_t n, int64_t depth);
 
 /* How an instruction set does it: a word is a float, a pair of bf16, or four int8.
  * small: as `scores`, where heads times depth is at most SMALL, and n is a multiple of the lanes; NULL: there is none.
  * largest: the bits of the largest magnitude; for NaN they are above those of infinity. */
 typedef struct scorer {
-    int64_t each, lanes;
+    int64_t each, lanes, step, fill; /* elements of a word; n is a multiple of step; words of a row, of fill */
     scores_fn scores, small;
     load_fn load;
     int32_t (*largest)(const float *scores, int64_t n);
@@ -160,34 +160,70 @@ enum { FLIP_f32 = 0, FLIP_bf16 = 0, FLIP_i8 = ~0x7f7f7f7f };
         AT(sums + (s + K) * n) = more + RELU_##T(b##K) * AT(w + h + n);         \
     }
 #define EACH(DO, T) DO(T, 0) DO(T, 1) DO(T, 2) DO(T, 3) DO(T, 4) DO(T, 5)
-#define SCORES(ISA, TARGET, BYTES, T, EACH_WORD, SMALL_SCORES, LOAD, REACH)                                       \
-    TARGET static void scores_##ISA(                                                                              \
-        float *scores, float *q, float *w, int64_t heads, const float *const *keys, int64_t count, int64_t depth) \
-    {                                                                                                             \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                           \
-        WORD_TYPES(BYTES);                                                                                        \
-        const int64_t n = BYTES / (int64_t)sizeof(float);                                                         \
-        _Alignas(64) float sums[UNIT * BYTES / (int64_t)sizeof(float)];                                           \
-        float *const first = w + heads;                                                                           \
-        (void)first;                                                                                              \
-        memset(sums, 0, (size_t)(count * n) * sizeof *sums);                                                      \
-        for (int64_t h = 0; h < heads; h += 2 * n, q += 2 * n * depth)                                            \
-            for (int64_t s = 0; s < count; s += KEYS) {                                                           \
-                EACH(NAME, T)                                                                                     \
-                EACH(BEGIN, T)                                                                                    \
-                for (int64_t c = 0; !h && c < KEYS && s + 2 * KEYS < count; c++) /* the keys after the next */    \
-                    for (int64_t i = 0; i < depth; i += 16)                                                       \
-                        __builtin_prefetch(keys[s + 2 * KEYS + c] + i);                                           \
-                for (int64_t i = 0; i < depth; i++) {                                                             \
-                    const lanes u = AT(q + i * 2 * n), v = AT(q + i * 2 * n + n);                                 \
-                    EACH(ADD, T)                                                                                  \
-                }                                                                                                 \
-                EACH(END, T)                                                                                      \
-            }                                                                                                     \
-        for (int64_t s = 0; s < count; s++)                                                                       \
-            scores[s] = across(sums + s * n, n);                                                                  \
-    }                                                                                                             \
-    static const scorer scorer_##ISA = { EACH_WORD, BYTES / 4, scores_##ISA, SMALL_SCORES, load_##LOAD, largest_##LOAD, REACH };
+#define SCORES(ISA, TARGET, BYTES, T, EACH_WORD, SMALL_SCORES, LOAD, REACH)                                                      \
+    TARGET static void scores_##ISA(                                                                                             \
+        float *scores, float *q, float *w, int64_t heads, const float *const *keys, int64_t count, int64_t depth)                \
+    {                                                                                                                            \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                          \
+        WORD_TYPES(BYTES);                                                                                                       \
+        const int64_t n = BYTES / (int64_t)sizeof(float), all = (count + n - 1) / n * n;                                         \
+        _Alignas(64) float sums[UNIT * BYTES / (int64_t)sizeof(float)];                                                          \
+        float *const first = w + heads;                                                                                          \
+        (void)first;                                                                                                             \
+        memset(sums, 0, (size_t)(all * n) * sizeof *sums);                                                                       \
+        for (int64_t h = 0; h < heads; h += 2 * n, q += 2 * n * depth)                                                           \
+            for (int64_t s = 0; s < count; s += KEYS) {                                                                          \
+                EACH(NAME, T)                                                                                                    \
+                EACH(BEGIN, T)                                                                                                   \
+                for (int64_t c = 0; !h && c < KEYS && s + 2 * KEYS < count; c++) /* the keys after the next */                   \
+                    for (int64_t i = 0; i < depth; i += 16)                                                                      \
+                        __builtin_prefetch(keys[s + 2 * KEYS + c] + i);                                                          \
+                for (int64_t i = 0; i < depth; i++) {                                                                            \
+                    const lanes u = AT(q + i * 2 * n), v = AT(q + i * 2 * n + n);                                                \
+                    EACH(ADD, T)                                                                                                 \
+                }                                                                                                                \
+                EACH(END, T)                                                                                                     \
+            }                                                                                                                    \
+        across_##LOAD(sums, all);                                                                                                \
+        memcpy(scores, sums, (size_t)count * sizeof *scores);                                                                    \
+    }                                                                                                                            \
+    static const scorer scorer_##ISA = { EACH_WORD, BYTES / 4, KEYS, 1, scores_##ISA, SMALL_SCORES, load_##LOAD, largest_##LOAD, \
+        REACH };
+
+/* By AMX: squares of keys and of heads; then sums over heads, whose lanes are heads. */
+#define PRODUCT(T, V) (*(SUMS_##T *)(void *)(products + (V) * N))
+#define SQUARES(ISA, T, EACH_WORD)                                                                                               \
+    DV_TARGET_AVX512 static void scores_##ISA(                                                                                   \
+        float *scores, float *q, float *w, int64_t heads, const float *const *keys, int64_t count, int64_t depth)                \
+    {                                                                                                                            \
+        typedef float lanes __attribute__((vector_size(64), aligned(4), may_alias));                                             \
+        typedef int32_t words __attribute__((vector_size(64), aligned(4), may_alias));                                           \
+        enum { N = SQUARE, ROW = 2 * SQUARE * 4 };                                                                               \
+        _Alignas(64) float products[2 * N * 2 * N], sums[UNIT * N];                                                              \
+        memset(sums, 0, (size_t)(count * N) * sizeof *sums);                                                                     \
+        squares_begin();                                                                                                         \
+        for (int64_t s = 0, some; s < count; s += some) {                                                                        \
+            const int64_t row = (const char *)keys[s + 1] - (const char *)keys[s];                                               \
+            const bool two = s + N < count && (const char *)keys[s + N + 1] - (const char *)keys[s + N] == row;                  \
+            some = two ? 2 * N : N;                                                                                              \
+            const int64_t next = two ? (const char *)keys[s + N] - (const char *)keys[s] : 0;                                    \
+            for (int64_t h = 0; h < heads; h += 2 * N) {                                                                         \
+                const struct ahead ahead = { (const char *)keys[s] + some * row, row, h || s + some >= count ? 0 : some,         \
+                    depth / N };                                                                                                 \
+                multiply_##T(squares_of(keys[s], row, next, N * 4, two), squares_of(q + h * depth, ROW, ROW / 2, N * ROW, true), \
+                    depth, true, (char *)products, ROW, N * ROW, ROW / 2, ahead);                                                \
+                for (int64_t i = 0; i < some; i++) {                                                                             \
+                    const lanes more = AT(sums + (s + i) * N) + RELU_##T(PRODUCT(T, 2 * i)) * AT(w + h);                         \
+                    AT(sums + (s + i) * N) = more + RELU_##T(PRODUCT(T, 2 * i + 1)) * AT(w + h + N);                             \
+                }                                                                                                                \
+            }                                                                                                                    \
+        }                                                                                                                        \
+        squares_end();                                                                                                           \
+        across_avx512(sums, count);                                                                                              \
+        memcpy(scores, sums, (size_t)count * sizeof *scores);                                                                    \
+    }                                                                                                                            \
+    static const scorer scorer_##ISA = { EACH_WORD, SQUARE, SQUARE, SQUARE, scores_##ISA, NULL, load_avx512, largest_avx512,     \
+        top_reach_avx512 };
 
 /* Where a key is small, what is done around its product costs more than the product: here lanes are keys. */
 #define SMALL_OF(ISA, TARGET, BYTES)                                                                              \
@@ -280,13 +316,28 @@ static void key_rows(const struct indexer *x, int64_t *rows, int64_t sequence, i
     }
 }
 
+/* SQUARE keys that are not equally far from each other are copied. */
+static void space_keys(const struct scoring *p, const float **keys, float *room)
+{
+    const int64_t wide = line_room(p->x.d), row = (const char *)keys[1] - (const char *)keys[0];
+    int64_t s = 2;
+    while (s < SQUARE && (const char *)keys[s] - (const char *)keys[s - 1] == row)
+        s++;
+    for (int64_t i = 0; s < SQUARE && i < SQUARE; i++) {
+        if (keys[i] != room + i * wide)
+            memcpy(room + i * wide, keys[i], (size_t)p->depth * sizeof *room);
+        keys[i] = room + i * wide;
+    }
+}
+
 static int score_units(void *arg, int64_t begin, int64_t end, void *scratch)
 {
     const struct scoring *const p = arg;
     const struct indexer *const x = &p->x;
     const dv_tensor *const key = x->key, *const scale = x->key_scale;
     const int64_t wide = line_room(x->d), bytes = x->d * (key->dtype.bits / 8);
-    const bool in_place = key->dtype.bits * p->by->each == 32 && x->d % p->by->each == 0; /* words are where the key lies */
+    const int64_t full = p->by->each * p->by->fill;
+    const bool in_place = key->dtype.bits * p->by->each == 32 && x->d % full == 0; /* words are where the key lies */
     float *const room = scratch;
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t line = unit / p->units, from = unit % p->units * UNIT;
@@ -307,7 +358,9 @@ static int score_units(void *arg, int64_t begin, int64_t end, void *scratch)
         const int64_t padded = (count + p->step - 1) / p->step * p->step;
         for (int64_t s = count; s < padded; s++) /* behind the last key: the last key again */
             keys[s] = keys[count - 1];
-        if (p->step == KEYS)
+        for (int64_t s = 0; p->by->fill > 1 && s < padded; s += SQUARE)
+            space_keys(p, keys + s, room + s * wide);
+        if (p->step == p->by->step)
             p->by->scores(sums, q, q + p->heads * p->depth, p->heads, keys, padded, p->depth);
         else
             p->by->small(sums, q, q + p->heads * p->depth, x->heads, keys, padded, p->depth);
@@ -366,10 +419,11 @@ static int run_fast(dv_context *ctx, struct indexer x, const scorer *by)
         .by = by,
         .longest = tokens_longest(&x.keys),
         .heads = ((x.heads ? x.heads : 1) + ALIGN - 1) / ALIGN * ALIGN,
-        .depth = (x.d + by->each - 1) / by->each };
-    p.step = by->small && x.heads * x.d <= SMALL ? by->lanes : KEYS;
+        .depth = (x.d + by->each * by->fill - 1) / (by->each * by->fill) * by->fill };
+    p.step = by->small && x.heads * x.d <= SMALL ? by->lanes : by->step;
     p.packed = p.heads * (p.depth + 2);
-    const size_t row = (size_t)line_room(x.d) * sizeof(float), unit = row * (size_t)(p.longest < UNIT ? p.longest + 1 : UNIT);
+    const size_t row = (size_t)line_room(x.d) * sizeof(float),
+                 unit = row * (size_t)(p.longest < UNIT ? p.longest + SQUARE : UNIT);
     p.units = (p.longest + UNIT - 1) / UNIT;
     p.lines = 4194304 / (p.longest + p.packed) + 1; /* at once: 16 MB of scores and queries */
     p.lines = x.lines < p.lines ? x.lines : p.lines;
@@ -389,6 +443,7 @@ static int run_fast(dv_context *ctx, struct indexer x, const scorer *by)
 }
 #define ISA_OF(ISA, TARGET, BYTES, REACH) \
     LOAD_LINE(ISA, TARGET)                \
+    ACROSS_OF(ISA, TARGET, BYTES)         \
     LARGEST(ISA, TARGET)                  \
     SMALL_OF(ISA, TARGET, BYTES)          \
     SCORES(ISA, TARGET, BYTES, f32, 1, small_##ISA, ISA, REACH)
@@ -396,6 +451,8 @@ static int run_fast(dv_context *ctx, struct indexer x, const scorer *by)
 ISA_OF(avx512, DV_TARGET_AVX512, 64, top_reach_avx512)
 SCORES(avx512bf16, DV_TARGET_AVX512, 64, bf16, 2, NULL, avx512, top_reach_avx512)
 SCORES(avx512vnni, DV_TARGET_AVX512, 64, i8, 4, NULL, avx512, top_reach_avx512)
+SQUARES(amx, bf16, 2)
+SQUARES(amx_i8, i8, 4)
 ISA_OF(avx2, DV_TARGET_AVX2, 32, top_reach)
 #endif
 ISA_OF(base, , 16, top_reach)
@@ -503,14 +560,15 @@ static int lightning_indexer_backward_any(dv_context *ctx, const struct backward
     .mode = (a)->sparse_mode, .indices = (a)->sparse_indices
 #define ROWS(FRAME, FN) DV_KERNELS(DV_KERNEL(FRAME, "cpu", NULL, FN, .flags = DV_KERNEL_REFERENCE))
 #ifdef DV_TARGET_AVX2
-#define EACH_ISA(DO) DO(avx512bf16) DO(avx512) DO(avx2) DO(base)
-#define I8_ROW(FRAME, FAST) DV_KERNEL(FRAME, "cpu", "i8", FAST##_avx512vnni, .isa = "avx512vnni", .when = "d <= 32768"),
+#define EACH_ISA(DO) DO(amx) DO(avx512bf16) DO(avx512) DO(avx2) DO(base)
+#define I8_ROW(FRAME, FAST, ISA, NAME) DV_KERNEL(FRAME, "cpu", "i8", FAST##_##ISA, .isa = NAME, .when = "d <= 32768"),
+#define I8_ROWS(FRAME, FAST) I8_ROW(FRAME, FAST, amx_i8, "amx-int8") I8_ROW(FRAME, FAST, avx512vnni, "avx512vnni")
 #else
 #define EACH_ISA(DO) DO(base)
-#define I8_ROW(FRAME, FAST)
+#define I8_ROWS(FRAME, FAST)
 #endif
-#define FAST_ROWS(FRAME, FAST, FN)                                                \
-    DV_KERNELS(DV_BF16_ROW(FRAME, FAST) DV_ISA_ROWS(FRAME, FAST, "f32 bf16 f16"), \
+#define FAST_ROWS(FRAME, FAST, FN)                                                                        \
+    DV_KERNELS(DV_AMX_ROW(FRAME, FAST) DV_BF16_ROW(FRAME, FAST) DV_ISA_ROWS(FRAME, FAST, "f32 bf16 f16"), \
         DV_KERNEL(FRAME, "cpu", NULL, FN, .flags = DV_KERNEL_REFERENCE))
 
 struct lightning_indexer {
@@ -587,10 +645,13 @@ static int npu_lightning_indexer_quant_reference(dv_context *ctx, const struct l
     return run_indexer(ctx, &(struct indexer){ QUANTISED_INDEXER(a) });
 }
 #ifdef DV_TARGET_AVX2
-static int npu_lightning_indexer_quant_row_avx512vnni(dv_context *ctx, const struct lightning_indexer_quant *a)
-{
-    return run_fast(ctx, (struct indexer){ QUANTISED_INDEXER(a) }, &scorer_avx512vnni);
-}
+#define I8_FAST(ISA)                                                                                           \
+    static int npu_lightning_indexer_quant_row_##ISA(dv_context *ctx, const struct lightning_indexer_quant *a) \
+    {                                                                                                          \
+        return run_fast(ctx, (struct indexer){ QUANTISED_INDEXER(a) }, &scorer_##ISA);                         \
+    }
+I8_FAST(avx512vnni)
+I8_FAST(amx_i8)
 #endif
 DV_OPERATOR(npu_lightning_indexer_quant, struct lightning_indexer_quant,
     (query, key, weights, query_dequant_scale, key_dequant_scale, actual_seq_lengths_query, actual_seq_lengths_key, block_table,
@@ -605,7 +666,7 @@ DV_OPERATOR(npu_lightning_indexer_quant, struct lightning_indexer_quant,
                                                            "== 0; key_quant_mode == 0; " SIZES "; " LIMITS,
     .doc = "lightning_indexer of int8 or fp8 queries and keys, with a scale for each row of them (quant mode 0): the score is "
            "key_scale * sum over heads of weights * query_scale * relu(query . key).",
-    .kernels = DV_KERNELS(I8_ROW(struct lightning_indexer_quant, npu_lightning_indexer_quant_row) DV_KERNEL(
+    .kernels = DV_KERNELS(I8_ROWS(struct lightning_indexer_quant, npu_lightning_indexer_quant_row) DV_KERNEL(
         struct lightning_indexer_quant, "cpu", NULL, npu_lightning_indexer_quant_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_OPERATOR(lightning_indexer_backward, struct backward,

@@ -3,7 +3,7 @@
  * out = softmax(scale_value * (query . key + query_rope . key_rope)) value, over the selected tokens. The softmax is made in one
  * pass: when a larger score comes, what was added up so far is scaled down. All in double, rounded once. The fast rows compute in
  * f32, and leave a call in which something is not finite to the reference. */
-#include "../lines.h"
+#include "../squares.h"
 #include "../tokens.h"
 #include <stdatomic.h>
 
@@ -160,18 +160,22 @@ static int run(dv_context *ctx, struct attention *x)
 
 /* ---- fast rows ----------------------------------------------------------------------------------------------------------- */
 
-/* Heads of a unit of work, at most; what they are rounded up to; tokens that are scored at once; values that are added at once,
- * and what lies between them: rows a power of two apart would fall into few places of a cache. */
-enum { HEADS = 128, SOME_HEADS = 32, SOME_ELEMENTS = 64, ALIGN = 16, AT_ONCE = 8, BLOCK = 64, PADDING = 16, LINE = 64 };
+/* Heads of a unit of work, at most; what they are rounded up to; what lies between rows of values: a power of two apart, they
+ * would fall into few places of a cache. */
+enum { HEADS = 128, SOME_HEADS = 32, SOME_ELEMENTS = 64, ALIGN = 16, PADDING = 16, LINE = 64 };
 
+/* Elements of a word: 1 or 2; tokens that are scored at once; tokens whose values are added at once, and a number that divides
+ * it: tokens are filled up to a multiple of it. */
+struct sizes { int64_t each, at_once, block, fill; };
 /* heads: of a unit; units: of a line; most: tokens that a line may select; wide, e: d + r and e in whole blocks. */
 struct fast {
     struct attention *x;
+    struct sizes of;
     int64_t heads, units, most, wide, e;
     atomic_bool infinite;
 };
-/* q [wide, heads], scores [tokens, heads], out [heads, e], tokens [AT_ONCE, wide], values [BLOCK, e + PADDING], max and sum
- * [heads]. Where words are pairs of bf16, wide, tokens and BLOCK are half as many: a pair of values, and of their exp(score -
+/* q [wide, heads], scores [tokens, heads], out [heads, e], tokens [at_once, wide], values [block, e + PADDING], max and sum
+ * [heads]. Where words are pairs of bf16, wide, tokens and block are half as many: a pair of values, and of their exp(score -
  * max), is of two tokens. */
 struct unit {
     float *q, *scores, *out, *tokens, *values, *max, *sum;
@@ -180,7 +184,6 @@ struct unit {
 
 /* What is made for each instruction set. */
 struct fns {
-    int64_t each; /* elements of a word: 1 or 2 */
     /* Of `some` of the heads; of `some` of the e elements, with `count` words of p and of values. */
     void (*scores)(float *scores, const float *q, int64_t heads, int64_t some, const float *keys, int64_t wide, float scale);
     void (*values)(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t some, int64_t count);
@@ -189,6 +192,8 @@ struct fns {
     store_fn store;
 };
 
+/* By vectors. */
+enum { AT_ONCE = 8, BLOCK = 64 };
 #define AT(P) (*(lanes *)(void *)(P))
 #define EACH(DO, T) DO(T, 0) DO(T, 1) DO(T, 2) DO(T, 3) DO(T, 4) DO(T, 5) DO(T, 6) DO(T, 7)
 #define FOUR(DO, T) DO(T, 0) DO(T, 1) DO(T, 2) DO(T, 3)
@@ -259,15 +264,15 @@ struct fns {
                 EACH_HEAD(STORE_OUT, T)                                                                         \
             }                                                                                                   \
     }
-#define FAST(ISA, TARGET, OF, EACH_WORD, UNITS)                                                                \
-    TARGET static int attend_units_##ISA(void *arg, int64_t begin, int64_t end, void *scratch)                 \
-    {                                                                                                          \
-        return UNITS(arg, begin, end, scratch,                                                                 \
-            (struct fns){ EACH_WORD, scores_##ISA, values_##ISA, exponentials_##ISA, load_##OF, store_##OF }); \
-    }                                                                                                          \
-    static int sparse_flash_attention_row_##ISA(dv_context *ctx, const struct sparse_flash_attention *a)       \
-    {                                                                                                          \
-        return run_fast(ctx, a, attend_units_##ISA);                                                           \
+#define FAST(ISA, TARGET, OF, UNITS, ...)                                                                                     \
+    TARGET static int attend_units_##ISA(void *arg, int64_t begin, int64_t end, void *scratch)                                \
+    {                                                                                                                         \
+        return UNITS(                                                                                                         \
+            arg, begin, end, scratch, (struct fns){ scores_##ISA, values_##ISA, exponentials_##ISA, load_##OF, store_##OF }); \
+    }                                                                                                                         \
+    static int sparse_flash_attention_row_##ISA(dv_context *ctx, const struct sparse_flash_attention *a)                      \
+    {                                                                                                                         \
+        return run_fast(ctx, a, attend_units_##ISA, (struct sizes){ __VA_ARGS__ });                                           \
     }
 /* EACH_HEAD: of HEADS_AT_ONCE heads, with two vectors of values. */
 #define FAST_ISA(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE)                 \
@@ -275,27 +280,28 @@ struct fns {
     STORE_LINE(ISA, TARGET)                                                    \
     TARGET static bool exponentials_##ISA(const struct unit *u, int64_t count) \
     {                                                                          \
-        return exponentials(&dv_isa_##ISA, u, count, false);                   \
+        return exponentials(&dv_isa_##ISA, u, count, 4, false);                \
     }                                                                          \
     SCORES(ISA, TARGET, BYTES, f32)                                            \
     VALUES(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE, f32)                  \
-    FAST(ISA, TARGET, ISA, 1, attend_units_anywhere)
+    FAST(ISA, TARGET, ISA, attend_units_anywhere, 1, AT_ONCE, BLOCK, 4)
 
 static struct unit unit_at(const struct fast *f, void *at)
 {
     struct unit u = { .q = at };
     u.scores = u.q + f->wide * f->heads;
-    u.out = u.scores + (f->most + AT_ONCE) * f->heads;
+    u.out = u.scores + (f->most + f->of.at_once) * f->heads;
     u.tokens = u.out + f->heads * f->e;
-    u.values = u.tokens + AT_ONCE * f->wide;
-    u.max = u.values + BLOCK * (f->e + PADDING);
+    u.values = u.tokens + f->of.at_once * f->wide;
+    u.max = u.values + f->of.block / f->of.each * (f->e + PADDING);
     u.sum = u.max + f->heads;
     u.rows = (int64_t *)(void *)(u.sum + f->heads);
     return u;
 }
 static int64_t unit_room(const struct fast *f)
 {
-    return (f->heads * (f->wide + f->most + AT_ONCE + f->e + 2) + AT_ONCE * f->wide + BLOCK * (f->e + PADDING)) *
+    return (f->heads * (f->wide + f->most + f->of.at_once + f->e + 2) + f->of.at_once * f->wide +
+               f->of.block / f->of.each * (f->e + PADDING)) *
         (int64_t)sizeof(float) +
         f->most * (int64_t)sizeof(int64_t) + 64;
 }
@@ -305,7 +311,7 @@ static void load_both(
     const struct fast *f, const struct fns *fns, float *to, const dv_tensor *main, const dv_tensor *rope, int64_t row)
 {
     const struct attention *const x = f->x;
-    if (fns->each == 1) {
+    if (f->of.each == 1) {
         fns->load(to, main, row * x->d, x->d, 0);
         if (rope)
             fns->load(to + line_room(x->d), rope, row * x->r, x->r, 0);
@@ -321,7 +327,7 @@ static void load_both(
 /* The queries of u's heads, transposed: heads that are not there are 0, and so is what lies behind d and r. */
 static void load_queries(const struct fast *f, const struct unit *u, const struct fns *fns, int64_t first, int64_t heads)
 {
-    const int64_t wide = f->wide / fns->each;
+    const int64_t wide = f->wide / f->of.each;
     memset(u->q, 0, (size_t)(wide * u->heads) * sizeof(float));
     for (int64_t h = 0; h < heads; h++) {
         load_both(f, fns, u->tokens, f->x->query, f->x->query_rope, first + h);
@@ -332,8 +338,9 @@ static void load_queries(const struct fast *f, const struct unit *u, const struc
 
 typedef uint32_t bf16_pair __attribute__((may_alias));
 
-/* Scores become exp(score - max); pairs: of two tokens each, in bf16, the last with 0. Not everything finite: false. */
-DV_INLINE bool exponentials(const dv_isa *isa, const struct unit *u, int64_t count, bool pairs)
+/* Scores become exp(score - max), and 0 up to a multiple of `fill` tokens; pairs: of two tokens each, in bf16. Not everything
+ * finite: false. */
+DV_INLINE bool exponentials(const dv_isa *isa, const struct unit *u, int64_t count, int64_t fill, bool pairs)
 {
     enum { TOKENS = DV_BLOCK / ALIGN };
     float zero = 0;
@@ -344,9 +351,9 @@ DV_INLINE bool exponentials(const dv_isa *isa, const struct unit *u, int64_t cou
             const float z = u->scores[t * u->heads + h];
             u->max[h] = z > u->max[h] ? z : u->max[h];
         }
-    for (int64_t t = count; t % TOKENS; t++)
+    for (; count % fill; count++)
         for (int64_t h = 0; h < u->heads; h++)
-            u->scores[t * u->heads + h] = -(float)INFINITY;
+            u->scores[count * u->heads + h] = -(float)INFINITY;
     for (int64_t t = 0; t < count; t += TOKENS)
         for (int64_t h = 0; h < u->heads; h += ALIGN) {
             float p[DV_BLOCK], *const sum = u->sum + h, *const at = u->scores + t * u->heads + h;
@@ -402,13 +409,13 @@ static void want_rows(const dv_tensor *t, const int64_t *rows, int64_t begin, in
 DV_INLINE void score_tokens(const struct fast *f, const struct unit *u, const struct fns *fns, int64_t count)
 {
     const struct attention *const x = f->x;
-    const int64_t wide = f->wide / fns->each;
-    for (int64_t t = 0; t < count; t += AT_ONCE) {
-        for (int64_t c = 0; c < AT_ONCE; c++) /* behind the last token: the last again */
+    const int64_t wide = f->wide / f->of.each;
+    for (int64_t t = 0; t < count; t += f->of.at_once) {
+        for (int64_t c = 0; c < f->of.at_once; c++) /* behind the last token: the last again */
             load_both(f, fns, u->tokens + c * wide, x->key, x->key_rope, u->rows[t + c < count ? t + c : count - 1]);
-        for (int64_t h = 0, some, soon = t + AT_ONCE; h < u->heads; h += some) {
+        for (int64_t h = 0, some, soon = t + f->of.at_once; h < u->heads; h += some) {
             some = u->heads - h < SOME_HEADS ? u->heads - h : SOME_HEADS;
-            const int64_t first = soon + h * AT_ONCE / u->heads, last = soon + (h + some) * AT_ONCE / u->heads;
+            const int64_t first = soon + h * f->of.at_once / u->heads, last = soon + (h + some) * f->of.at_once / u->heads;
             want_rows(x->key, u->rows, first, last, count, x->d);
             if (x->key_rope)
                 want_rows(x->key_rope, u->rows, first, last, count, x->r);
@@ -421,23 +428,25 @@ DV_INLINE void add_values(const struct fast *f, const struct unit *u, const stru
 {
     const struct attention *const x = f->x;
     memset(u->out, 0, (size_t)(u->heads * f->e) * sizeof(float));
-    want_rows(x->value, u->rows, 0, BLOCK, count, x->e);
-    for (int64_t t = 0; t < count; t += BLOCK) {
-        const int64_t all = count - t < BLOCK ? count - t : BLOCK;
-        for (int64_t c = 0; c < all; c += fns->each) {
-            float *const to = u->values + c / fns->each * (f->e + PADDING);
-            if (fns->each == 2) {
+    want_rows(x->value, u->rows, 0, f->of.block, count, x->e);
+    for (int64_t t = 0; t < count; t += f->of.block) {
+        const int64_t all = count - t < f->of.block ? count - t : f->of.block, step = f->e + PADDING;
+        const int64_t rows = (all + f->of.each - 1) / f->of.each, filled = (all + f->of.fill - 1) / f->of.fill * f->of.fill;
+        for (int64_t c = 0; c < all; c += f->of.each) {
+            float *const to = u->values + c / f->of.each * step;
+            if (f->of.each == 2) {
                 const uint16_t *const v = x->value->data;
                 load_pair(to, v + u->rows[t + c] * x->e, c + 1 < all ? v + u->rows[t + c + 1] * x->e : NULL, x->e);
             } else {
                 fns->load(to, x->value, u->rows[t + c] * x->e, x->e, 0);
             }
         }
-        for (int64_t i = 0, some, soon = t + BLOCK; i < f->e; i += some) {
+        memset(u->values + rows * step, 0, (size_t)((filled / f->of.each - rows) * step) * sizeof(float));
+        for (int64_t i = 0, some, soon = t + f->of.block; i < f->e; i += some) {
             some = f->e - i < SOME_ELEMENTS ? f->e - i : SOME_ELEMENTS;
-            want_rows(x->value, u->rows, soon + i * BLOCK / f->e, soon + (i + some) * BLOCK / f->e, count, x->e);
-            fns->values(u->out + i, u->scores + t / fns->each * u->heads, u->heads, u->values + i, f->e, some,
-                (all + fns->each - 1) / fns->each);
+            want_rows(x->value, u->rows, soon + i * f->of.block / f->e, soon + (i + some) * f->of.block / f->e, count, x->e);
+            fns->values(
+                u->out + i, u->scores + t / f->of.each * u->heads, u->heads, u->values + i, f->e, some, filled / f->of.each);
         }
     }
 }
@@ -607,13 +616,13 @@ static int sparse_flash_attention_reference(dv_context *ctx, const struct sparse
 }
 
 /* A line may select all tokens of its slots, twice if an index is there twice. */
-static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, dv_scratch_fn piece)
+static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, dv_scratch_fn piece, struct sizes of)
 {
     struct attention x = { ATTENTION(a), .out = a->attention_out, .max = a->softmax_max, .sum = a->softmax_sum };
     int status = prepare(ctx, &x);
     if (status || !x.lines)
         return status;
-    struct fast f = { .x = &x, .heads = HEADS, .wide = line_room(x.d) + line_room(x.r), .e = line_room(x.e) };
+    struct fast f = { .x = &x, .of = of, .heads = HEADS, .wide = line_room(x.d) + line_room(x.r), .e = line_room(x.e) };
     if (x.lines * ((x.heads + HEADS - 1) / HEADS) < 8) /* each unit gathers its line's tokens; a few are left to the threads */
         f.heads = HEADS / 2;
     f.units = (x.heads + f.heads - 1) / f.heads;
@@ -629,11 +638,52 @@ FAST_ISA(avx2, DV_TARGET_AVX2, 32, FOUR, 4)
 
 DV_TARGET_AVX512 static bool exponentials_avx512bf16(const struct unit *u, int64_t count)
 {
-    return exponentials(&dv_isa_avx512bf16, u, count, true);
+    return exponentials(&dv_isa_avx512bf16, u, count, 4, true);
 }
 SCORES(avx512bf16, DV_TARGET_AVX512, 64, bf16)
 VALUES(avx512bf16, DV_TARGET_AVX512, 64, EACH, 8, bf16)
-FAST(avx512bf16, DV_TARGET_AVX512, avx512, 2, attend_units) /* its loops pair values */
+FAST(avx512bf16, DV_TARGET_AVX512, avx512, attend_units, 2, AT_ONCE, BLOCK, 4) /* its loops pair values */
+
+/* By AMX: squares of tokens and heads for the scores, of heads and elements for the values. */
+enum { AT_ONCE_AMX = 2 * SQUARE, BLOCK_AMX = 256 };
+DV_TARGET_AVX512 static void scores_amx(
+    float *scores, const float *q, int64_t heads, int64_t some, const float *keys, int64_t wide, float scale)
+{
+    const int64_t row = heads * 4;
+    squares_begin();
+    for (int64_t h = 0; h < some; h += 2 * SQUARE)
+        multiply_bf16(squares_of(keys, wide * 4, SQUARE * wide * 4, LINE, true),
+            squares_of(q + h, row, LINE, SQUARE * row, h + SQUARE < some), wide, true, (char *)(scores + h), row, SQUARE * row,
+            LINE, (struct ahead){ 0 });
+    squares_end();
+    for (int64_t t = 0; t < AT_ONCE_AMX; t++)
+        for (int64_t h = 0; h < some; h++)
+            scores[t * heads + h] *= scale;
+}
+DV_TARGET_AVX512 static void values_amx(
+    float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t some, int64_t count)
+{
+    const int64_t row = heads * 4, step = (e + PADDING) * 4;
+    squares_begin();
+    for (int64_t h = 0; h < heads; h += 2 * SQUARE)
+        for (int64_t i = 0; i < some; i += 2 * SQUARE)
+            multiply_bf16(squares_of(p + h, row, LINE, SQUARE * row, h + SQUARE < heads),
+                squares_of(values + i, step, LINE, SQUARE * step, true), count, false, (char *)(out + h * e + i), e * 4,
+                SQUARE * e * 4, LINE, (struct ahead){ 0 });
+    squares_end();
+}
+/* Each square of p is turned where it lies: its rows are heads. */
+DV_TARGET_AVX512 static bool exponentials_amx(const struct unit *u, int64_t count)
+{
+    const bool finite = exponentials(&dv_isa_avx512bf16, u, count, 2 * SQUARE, true);
+    for (int64_t t = 0; 2 * t < count; t += SQUARE)
+        for (int64_t h = 0; h < u->heads; h += SQUARE) {
+            char *const at = (char *)(u->scores + t * u->heads + h);
+            turn_square(at, u->heads * 4, at, u->heads * 4, SQUARE);
+        }
+    return finite;
+}
+FAST(amx, DV_TARGET_AVX512, avx512, attend_units, 2, AT_ONCE_AMX, BLOCK_AMX, 2 * SQUARE)
 #endif
 FAST_ISA(base, , 16, FOUR, 4)
 
@@ -667,8 +717,9 @@ FAST_ISA(base, , 16, FOUR, 4)
         .doc = "Attention of each query over the tokens (or blocks of tokens) in sparse_indices, with rotary parts kept "        \
                "apart. Valid indices stand in front; the first -1 ends them. scale_value is the caller's. With "                 \
                "return_softmax_lse also the largest scaled score and the sum of exponentials of each row.",                      \
-        .kernels = DV_KERNELS(DV_BF16_ROW(struct sparse_flash_attention, sparse_flash_attention_row)                             \
-                                  DV_ISA_ROWS(struct sparse_flash_attention, sparse_flash_attention_row, "f32 bf16 f16"),        \
+        .kernels = DV_KERNELS(DV_AMX_ROW(struct sparse_flash_attention, sparse_flash_attention_row)                              \
+                                  DV_BF16_ROW(struct sparse_flash_attention, sparse_flash_attention_row)                         \
+                                      DV_ISA_ROWS(struct sparse_flash_attention, sparse_flash_attention_row, "f32 bf16 f16"),    \
             DV_KERNEL(                                                                                                           \
                 struct sparse_flash_attention, "cpu", NULL, sparse_flash_attention_reference, .flags = DV_KERNEL_REFERENCE)))
 DECLARE(sparse_flash_attention);

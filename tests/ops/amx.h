@@ -1,4 +1,4 @@
-/* AMX's instructions in C, in place of those of ops/product.h: for processors without them, and to find reads outside of an
+/* AMX's instructions in C, in place of those of ops/squares.h: for processors without them, and to find reads outside of an
  * operand. */
 #include <stdint.h>
 #include <string.h>
@@ -36,10 +36,14 @@ static inline float amx_number(uint32_t bits)
     memcpy(&x, &bits, sizeof x);
     return x > -0x1p-126f && x < 0x1p-126f ? 0 : x;
 }
-static inline void amx_times(int sum, int a, int b)
+static inline void amx_check(int sum, int a, int b)
 {
     if (!amx.in_use || amx.rows[b] * 4 != amx.bytes[a] || amx.rows[sum] != amx.rows[a] || amx.bytes[sum] != amx.bytes[b])
         __builtin_trap();
+}
+static inline void amx_times_bf16(int sum, int a, int b)
+{
+    amx_check(sum, a, b);
     for (int m = 0; m < amx.rows[sum]; m++)
         for (int n = 0; n < amx.bytes[sum] / 4; n++) {
             float y, even = 0, odd = 0;
@@ -54,9 +58,22 @@ static inline void amx_times(int sum, int a, int b)
             memcpy(amx.row[sum][m] + 4 * n, &y, 4);
         }
 }
+static inline void amx_times_i8(int sum, int a, int b)
+{
+    amx_check(sum, a, b);
+    for (int m = 0; m < amx.rows[sum]; m++)
+        for (int n = 0; n < amx.bytes[sum] / 4; n++) {
+            int32_t y;
+            memcpy(&y, amx.row[sum][m] + 4 * n, 4);
+            for (int k = 0; k < amx.bytes[a]; k++)
+                y += (int8_t)amx.row[a][m][k] * (int8_t)amx.row[b][k / 4][4 * n + k % 4];
+            memcpy(amx.row[sum][m] + 4 * n, &y, 4);
+        }
+}
 #define TILES_BEGIN(CONFIG) amx_begin(CONFIG)
 #define TILES_END() amx_end()
 #define TILE_ZERO(N) memset(amx.row[N], 0, sizeof amx.row[N])
 #define TILE_FROM(N, FROM, STRIDE) amx_copy(N, (char *)(uintptr_t)(FROM), STRIDE, 0)
 #define TILE_TO(N, TO, STRIDE) amx_copy(N, (char *)(TO), STRIDE, 1)
-#define TILE_TIMES(SUM, W, X) amx_times(SUM, W, X)
+#define TILE_TIMES_bf16(SUM, A, B) amx_times_bf16(SUM, A, B)
+#define TILE_TIMES_i8(SUM, A, B) amx_times_i8(SUM, A, B)

@@ -8,7 +8,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(pathlib.Path(os.environ.get("DOVETAIL_BUILD", ROOT / "build")) / "python"))
 
 
-@pytest.fixture(params=["base", "avx2", "avx512", None])
+AMX = "amx_tile" in pathlib.Path("/proc/cpuinfo").read_text()
+
+
+@pytest.fixture(params=["base", "avx2", "avx512", *["avx512bf16+avx512vnni"] * AMX, None])
 def isa(request):
     """The rows of this instruction set (or of the best that this processor has), whatever is faster; None: all that it has."""
     import dovetail

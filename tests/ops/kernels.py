@@ -190,7 +190,7 @@ class Kernels:
     def runnable(self, name, dtype=None):
         """Names of the rows that this processor can run and that take this dtype."""
         have = open("/proc/cpuinfo").read()
-        missing = {isa for isa, flag in {"amx-bf16": "amx_bf16", "avx512bf16": "avx512_bf16", "avx512vnni": "avx512_vnni", "avx512": "avx512bw", "avx2": "avx2"}.items() if flag not in have}
+        missing = {isa for isa, flag in {"amx-bf16": "amx_bf16", "amx-int8": "amx_int8", "avx512bf16": "avx512_bf16", "avx512vnni": "avx512_vnni", "avx512": "avx512bw", "avx2": "avx2"}.items() if flag not in have}
         return [row.name.decode() for row in self.rows(name) if not (row.isa and row.isa.decode() in missing) and
                 (dtype is None or not row.dtypes or dtype in [NAMES.get(n) for n in row.dtypes.decode().split()])]
 

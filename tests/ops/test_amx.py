@@ -1,5 +1,5 @@
-"""Rows with AMX where the processor has none: C stands in the place of its instructions (amx.h), and the rows are taken for those of avx512bf16.
-On a processor with AMX the other tests here run the rows themselves."""
+"""Rows with AMX where the processor has none: C stands in the place of its instructions (amx.h), and the rows are taken for those of avx512bf16 and
+avx512vnni. On a processor with AMX the other tests here run the rows themselves."""
 import pathlib
 import re
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 from kernels import BUILD, ROOT
 
-NAMES = ("linear", "fused_experts")
+NAMES = ("linear", "fused_experts", "lightning_indexer", "sparse_flash_attention")
 HERE = pathlib.Path(__file__).resolve().parent
 SWEEP = r"""
 import itertools, torch, dovetail
@@ -36,12 +36,17 @@ assert y[3].isnan().all() and not y[:3, 5].isfinite().any() and y[:3, :5].isfini
 
 @pytest.fixture(scope="module")
 def binaries(tmp_path_factory):
-    if "avx512_bf16" not in pathlib.Path("/proc/cpuinfo").read_text():
-        pytest.skip("no AVX512-BF16")
+    if not {"avx512_bf16", "avx512_vnni"} <= set(pathlib.Path("/proc/cpuinfo").read_text().split()):
+        pytest.skip("no AVX512-BF16 and AVX512-VNNI")
     folder = tmp_path_factory.mktemp("amx")
     shutil.copytree(ROOT / "ops", folder / "ops")
-    product = folder / "ops/product.h"
-    product.write_text(product.read_text().replace('.isa = "amx-bf16"', '.isa = "avx512bf16"').replace("#define OPS_PRODUCT_H\n", f'#define OPS_PRODUCT_H\n#include "{HERE}/amx.h"\n', 1))
+    for path, changes in {"squares.h": [('"amx-bf16"', '"avx512bf16"'), ("#define OPS_SQUARES_H\n", f'#define OPS_SQUARES_H\n#include "{HERE}/amx.h"\n')],
+                          "lightning_indexer/lightning_indexer.c": [('"amx-int8"', '"avx512vnni"')]}.items():
+        text = (folder / "ops" / path).read_text()
+        for old, new in changes:
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        (folder / "ops" / path).write_text(text)
     (folder / "built").mkdir()
     for binary in (BUILD / "ops").glob("*.so"):
         (folder / "built" / binary.name).symlink_to(binary)
@@ -63,12 +68,13 @@ def test_they_are_taken(binaries):
     code = """
 import dovetail, torch
 dovetail.set_threads(1)
-x = torch.ones(3, 4, dtype=torch.bfloat16)
-ops.linear(x, x)
-print(ops.linear.explain(x, x))
+x, k = torch.ones(3, 4, dtype=torch.bfloat16), torch.ones(1, 2, 1, 4, dtype=torch.bfloat16)
+bytes, one = k.to(torch.int8), torch.ones(1, 2, 1)
+print(ops.linear.explain(x, x), ops.lightning_indexer.explain(k, k, k[..., 0]), ops.npu_lightning_indexer_quant.explain(bytes, bytes, one, one, one),
+    ops.sparse_flash_attention.explain(k, k, k, torch.zeros(1, 2, 1, 1, dtype=torch.int32), 1.0))
 """
     said = run(binaries, code)
-    assert re.search("linear_row_amx.*linear_row_avx512bf16", said, re.S), said
+    assert re.search("linear_row_amx.*indexer_row_amx.*quant_row_amx_i8.*attention_row_amx", said, re.S), said
 
 
 def test_sizes(binaries):
@@ -76,8 +82,8 @@ def test_sizes(binaries):
 
 
 def test_the_other_tests(binaries):
-    """Those of fused_experts, and of linear, with bf16."""
-    files = ["tests/ops/test_experts.py", "tests/ops/test_model_set.py"]
-    words = "test_linear and bfloat16 or test_experts and (bf16 or bfloat16 or bits or sizes or ids)"
+    """With bf16 or bytes, of all instruction sets."""
+    files = [f"tests/ops/test_{name}.py" for name in ("experts", "model_set", "indexer", "sparse_attention", "sparse_attention_pto")]
+    words = "(test_linear or indexer or attention or test_experts) and not (base or avx2 or avx512) and (bf16 or bfloat16 or bytes or int8 or bits or sizes or ids)"
     out = run(binaries, f"import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '-k', {words!r}, *{files}]))")
     assert int(re.search(r"(\d+) passed", out)[1]) > 50, out

@@ -1,0 +1,122 @@
+/* squares.h: products by AMX (Intel's architecture manual, volume 1, chapter 18), for linear and fused_experts (product.h), the
+ * indexer and sparse attention. A square is SQUARE rows, or columns, of SQUARE words; a word is a pair of bf16 or four int8. */
+#ifndef OPS_SQUARES_H
+#define OPS_SQUARES_H
+#include "lines.h"
+
+enum { SQUARE = 16 };
+
+#ifdef DV_TARGET_AVX2
+/* Tiles 0 to 3 are sums; 4 and 5 are rows; 6 and 7 are columns. A test puts C in place of the instructions. */
+#ifndef TILES_BEGIN
+#define TILES_BEGIN(CONFIG) __asm__ volatile("ldtilecfg %0" : : "m"(*(const char (*)[64])(CONFIG)))
+#define TILES_END() __asm__ volatile("tilerelease")
+#define TILE_ZERO(N) __asm__ volatile("tilezero %%tmm" #N::)
+#define TILE_FROM(N, FROM, STRIDE) \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #N : : "r"((const char *)(FROM)), "r"((int64_t)(STRIDE)) : "memory")
+#define TILE_TO(N, TO, STRIDE) \
+    __asm__ volatile("tilestored %%tmm" #N ", (%0,%1,1)" : : "r"((char *)(TO)), "r"((int64_t)(STRIDE)) : "memory")
+#define TILE_TIMES_bf16(SUM, A, B) __asm__ volatile("tdpbf16ps %%tmm" #B ", %%tmm" #A ", %%tmm" #SUM ::)
+#define TILE_TIMES_i8(SUM, A, B) __asm__ volatile("tdpbssd %%tmm" #B ", %%tmm" #A ", %%tmm" #SUM ::)
+#endif
+/* Between these two a thread multiplies squares. */
+static inline void squares_begin(void)
+{
+    static const struct {
+        uint8_t palette, row, none[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } config = { 1, 0, { 0 }, { 64, 64, 64, 64, 64, 64, 64, 64 }, { 16, 16, 16, 16, 16, 16, 16, 16 } };
+    TILES_BEGIN(&config);
+}
+static inline void squares_end(void) { TILES_END(); }
+
+/* One square, or two of them; all in bytes: from one row to the next, from one square to the other, and to those that follow
+ * along the words. Rows have a word after the other; columns have a row of words, one of each column, after the other. */
+struct squares {
+    const char *at;
+    int64_t row, next, step;
+    bool two;
+};
+static inline struct squares squares_of(const void *at, int64_t row, int64_t next, int64_t step, bool two)
+{
+    return (struct squares){ at, row, next, step, two };
+}
+/* What is asked for meanwhile: so many lines of each of so many rows, one for each SQUARE words that are multiplied. */
+struct ahead {
+    const char *at;
+    int64_t apart, rows, lines;
+};
+/* sums (+)= a times b, of `depth` words, a multiple of SQUARE. The sums of a's second square are a_next bytes behind those of its
+ * first, and those of b's second b_next. */
+#define MULTIPLY(T)                                                                                                     \
+    DV_INLINE void multiply_##T(struct squares a, struct squares b, int64_t depth, bool begin, char *sums, int64_t row, \
+        int64_t a_next, int64_t b_next, struct ahead ahead)                                                             \
+    {                                                                                                                   \
+        if (begin) {                                                                                                    \
+            TILE_ZERO(0);                                                                                               \
+            TILE_ZERO(1);                                                                                               \
+            TILE_ZERO(2);                                                                                               \
+            TILE_ZERO(3);                                                                                               \
+        } else {                                                                                                        \
+            TILE_FROM(0, sums, row);                                                                                    \
+            if (a.two)                                                                                                  \
+                TILE_FROM(1, sums + a_next, row);                                                                       \
+            if (b.two)                                                                                                  \
+                TILE_FROM(2, sums + b_next, row);                                                                       \
+            if (a.two && b.two)                                                                                         \
+                TILE_FROM(3, sums + a_next + b_next, row);                                                              \
+        }                                                                                                               \
+        for (int64_t i = 0; i < depth; i += SQUARE, a.at += a.step, b.at += b.step, ahead.at += SQUARE * 4) {           \
+            for (int64_t r = 0; r < ahead.rows && i < ahead.lines * SQUARE; r++)                                        \
+                __builtin_prefetch(ahead.at + r * ahead.apart, 0, 2);                                                   \
+            TILE_FROM(4, a.at, a.row);                                                                                  \
+            TILE_FROM(6, b.at, b.row);                                                                                  \
+            TILE_TIMES_##T(0, 4, 6);                                                                                    \
+            if (a.two) {                                                                                                \
+                TILE_FROM(5, a.at + a.next, a.row);                                                                     \
+                TILE_TIMES_##T(1, 5, 6);                                                                                \
+            }                                                                                                           \
+            if (b.two) {                                                                                                \
+                TILE_FROM(7, b.at + b.next, b.row);                                                                     \
+                TILE_TIMES_##T(2, 4, 7);                                                                                \
+                if (a.two)                                                                                              \
+                    TILE_TIMES_##T(3, 5, 7);                                                                            \
+            }                                                                                                           \
+        }                                                                                                               \
+        TILE_TO(0, sums, row);                                                                                          \
+        if (a.two)                                                                                                      \
+            TILE_TO(1, sums + a_next, row);                                                                             \
+        if (b.two)                                                                                                      \
+            TILE_TO(2, sums + b_next, row);                                                                             \
+        if (a.two && b.two)                                                                                             \
+            TILE_TO(3, sums + a_next + b_next, row);                                                                    \
+    }
+MULTIPLY(bf16)
+MULTIPLY(i8)
+
+/* A square's columns become rows: taking what is even, and then what is odd, moves each index on by one bit. */
+DV_TARGET_AVX512 static inline void turn_square(char *to, int64_t to_row, const char *from, int64_t from_row, int64_t rows)
+{
+    typedef float lanes __attribute__((vector_size(64), aligned(4), may_alias));
+    typedef int32_t words __attribute__((vector_size(64)));
+    lanes at[SQUARE], next[SQUARE];
+    (void)sizeof(words);
+    for (int i = 0; i < SQUARE; i++)
+        at[i] = *(const lanes *)(const void *)(from + i * from_row);
+    for (int bit = 0; bit < 4; bit++) {
+        for (int i = 0; i < 8; i++) {
+            next[i] = EVENS(at[2 * i], at[2 * i + 1], ALL_64(, ));
+            next[i + 8] = EVENS(at[2 * i], at[2 * i + 1], ALL_64(, +1));
+        }
+        memcpy(at, next, sizeof at);
+    }
+    for (int64_t t = 0; t < SQUARE && t < rows; t++)
+        *(lanes *)(void *)(to + t * to_row) = at[t];
+}
+/* The row for bf16, with a comma behind it, as DV_BF16_ROW. */
+#define DV_AMX_ROW(FRAME, BODY, ...) DV_KERNEL(FRAME, "cpu", "bf16", BODY##_amx, .isa = "amx-bf16", __VA_ARGS__),
+#else
+#define DV_AMX_ROW(FRAME, BODY, ...)
+#endif
+#endif

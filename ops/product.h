@@ -20,8 +20,8 @@
 
 /* Rows of x in a group at most, and words of it that lie in the second cache. Rows of w in a block, and in a tile. Words of a row
  * that a tile takes at once. GAP words are between rows that are loaded: if these were a power of two apart, all would fall into
- * few places of a cache. LINE: bytes of a cache line. */
-enum { FEW = 2, GROUP = 128, SPAN = 1 << 17, COLUMNS = 96, DOTS = 6, DEPTH = 512, GAP = 16, LINE = 64, MOST_LANES = 16 };
+ * few places of a cache. */
+enum { FEW = 2, GROUP = 128, SPAN = 1 << 17, COLUMNS = 96, DOTS = 6, DEPTH = 512, GAP = 16, MOST_LANES = 16, FEW_AHEAD = 4096 };
 
 /* Rows of w: the first, and how many elements the next one is away. What tiles prefetch: so many lines of each of DOTS rows,
  * which are so many bytes apart. */
@@ -90,23 +90,36 @@ static inline int64_t group_rows(int64_t rows)
 {
     return rows > GROUP ? up(rows, up(rows, GROUP)) : rows; /* all are nearly alike */
 }
-/* Words of row t, from word `at` on, which begins a vector. */
-static inline void put_packed(
-    const product_isa *isa, float *packed, int64_t room, int64_t rows, int64_t t, int64_t at, const void *words, size_t bytes)
+/* Words of rows t to t + some, which are `stride` bytes apart, from word `at` on: it begins a vector, or a square, and so does t.
+ */
+static inline void put_packed(const product_isa *isa, float *packed, int64_t room, int64_t rows, int64_t t, int64_t some,
+    int64_t at, const void *words, int64_t stride, int64_t bytes)
 {
     isa = product_for(isa, rows);
-    rows = whole(rows, isa->fill);
-    int64_t tile = isa->tile, first = t / tile * tile;
-    const size_t vector = (size_t)isa->lanes * sizeof *packed;
-    for (; rows - first < tile || t - first >= tile; tile /= 2) /* the rest: half a tile, and half of that */
-        first += t - first >= tile ? tile : 0;
-    char *to = (char *)(packed + first * room + at * tile + (t - first) * isa->lanes);
-    for (size_t i = 0; i < bytes; i += vector, to += (size_t)tile * vector) {
-        const size_t n = bytes - i < vector ? bytes - i : vector;
-        if (n == 64) /* one instruction or two */
-            memcpy(to, (const char *)words + i, 64);
-        else
-            memcpy(to, (const char *)words + i, n);
+    const char *from = words;
+#ifdef DV_TARGET_AVX2
+    for (int64_t i = 0; isa->squares && i < bytes; i += LINE) {
+        _Alignas(64) char square[SQUARE][LINE] = { { 0 } };
+        for (int64_t r = 0; r < some; r++)
+            memcpy(square[r], from + r * stride + i, (size_t)(bytes - i < LINE ? bytes - i : LINE));
+        turn_square((char *)(packed + t * room + (at * 4 + i) / LINE * SQUARE * SQUARE), LINE, square[0], LINE, SQUARE);
+    }
+    if (isa->squares)
+        return;
+#endif
+    const int64_t vector = isa->lanes * 4;
+    for (; some; some--, t++, from += stride) {
+        int64_t tile = isa->tile, first = t / tile * tile;
+        for (; rows - first < tile || t - first >= tile; tile /= 2) /* the rest: half a tile, and half of that */
+            first += t - first >= tile ? tile : 0;
+        char *to = (char *)(packed + first * room + at * tile + (t - first) * isa->lanes);
+        for (int64_t i = 0; i < bytes; i += vector, to += tile * vector) {
+            const int64_t n = bytes - i < vector ? bytes - i : vector;
+            if (n == 64) /* one instruction or two */
+                memcpy(to, from + i, 64);
+            else
+                memcpy(to, from + i, (size_t)n);
+        }
     }
 }
 /* Before rows of k numbers are put, their ends become 0. */
@@ -128,25 +141,33 @@ static inline const void *as_words(const product_isa *isa, uint16_t *half, const
 static inline void pack(
     const product_isa *isa, float *to, const dv_tensor *x, int64_t k, const int64_t *at, const float *times, int64_t rows)
 {
-    const int64_t room = packed_room(isa, k), size = x->dtype.bits / 8;
+    const int64_t room = packed_room(isa, k), size = x->dtype.bits / 8, together = product_for(isa, rows)->fill;
     const bool words = !times && size * isa->each == 4;
     float numbers[DV_BLOCK];
-    uint16_t half[DV_BLOCK];
+    _Alignas(64) uint16_t half[DV_BLOCK], lines[SQUARE * DV_BLOCK * 2];
     const dv_tensor rounded = { .data = half, .dtype = x->dtype };
     clear_packed(isa, to, k, rows);
-    for (int64_t t = 0; t < rows; t++) {
-        if (words)
-            put_packed(isa, to, room, rows, t, 0, (const char *)x->data + at[t] * k * size, (size_t)(k * size));
-        for (int64_t from = 0; from < k && !words; from += DV_BLOCK) {
-            const int64_t n = k - from < DV_BLOCK ? k - from : DV_BLOCK;
-            isa->load(numbers, x, at[t] * k + from, n, 0);
-            for (int64_t i = 0; times && i < n; i++)
-                numbers[i] *= times[t];
-            if (times && isa->each == 1 && size == 2) {
-                isa->store(&rounded, 0, numbers, n);
-                isa->load(numbers, &rounded, 0, n, 0);
+    for (int64_t t = 0, some; t < rows; t += some) {
+        some = rows - t < together ? rows - t : together;
+        if (words && together == 1)
+            put_packed(isa, to, room, rows, t, 1, 0, (const char *)x->data + at[t] * k * size, 0, k * size);
+        for (int64_t from = 0; from < k && (!words || together > 1); from += DV_BLOCK) {
+            const int64_t n = k - from < DV_BLOCK ? k - from : DV_BLOCK, bytes = n * 4 / isa->each;
+            for (int64_t r = 0; r < some; r++) {
+                const void *line = (const char *)x->data + (at[t + r] * k + from) * size;
+                if (!words) {
+                    isa->load(numbers, x, at[t + r] * k + from, n, 0);
+                    for (int64_t i = 0; times && i < n; i++)
+                        numbers[i] *= times[t + r];
+                    if (times && isa->each == 1 && size == 2) {
+                        isa->store(&rounded, 0, numbers, n);
+                        isa->load(numbers, &rounded, 0, n, 0);
+                    }
+                    line = as_words(isa, half, numbers, n);
+                }
+                memcpy(lines + r * DV_BLOCK * 2, line, (size_t)bytes);
             }
-            put_packed(isa, to, room, rows, t, from / isa->each, as_words(isa, half, numbers, n), (size_t)(n * 4 / isa->each));
+            put_packed(isa, to, room, rows, t, some, from / isa->each, lines, DV_BLOCK * 4, bytes);
         }
     }
 }
@@ -229,14 +250,14 @@ static inline void product_of_squares(
     const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
 {
     const int64_t k = words_of(isa, w->k), size = w->q->dtype.bits / 8, apart = step * w->k * size;
-    enum { LOADED = DEPTH / 2 };
+    enum { BESIDE = DEPTH / 4, LOADED = DEPTH / 2 }; /* words at once, in place and loaded */
     _Alignas(64) float squares[2 * GROUP * SQUARE], lines[2 * SQUARE * (LOADED + GAP)];
     for (int64_t c = 0, some; c < count; c += some) {
         const bool words = has_words(isa, w) && count - c >= SQUARE, two = count - c >= 2 * SQUARE;
         some = two ? 2 * SQUARE : count - c < SQUARE ? count - c : SQUARE;
         for (int64_t at = 0, n; at < k; at += n) {
             const bool in_place = words && k - at >= SQUARE;
-            const int64_t most = in_place ? DEPTH : LOADED;
+            const int64_t most = in_place ? BESIDE : LOADED;
             n = k - at < most ? k - at : most;
             if (in_place)
                 n = n / SQUARE * SQUARE;
@@ -264,7 +285,8 @@ static inline void product(
     isa = product_for(isa, rows);
     const int64_t k = words_of(isa, w->k), span = k ? whole(up(k, up(k * rows, SPAN)), GAP) : 0;
     _Alignas(64) float vectors[(GROUP * DOTS + MOST_LANES) * MOST_LANES];
-    memset(sums, 0, (size_t)(rows * COLUMNS) * sizeof *sums);
+    if (!isa->squares || !k || count < COLUMNS)
+        memset(sums, 0, (size_t)(rows * COLUMNS) * sizeof *sums);
     if (isa->squares) {
         product_of_squares(isa, w, from, step, count, x, rows, sums);
         return;
@@ -347,7 +369,9 @@ static inline void product(
         IN_REGISTER(one);            \
         EACH(FEW_ADD, V, R, T)       \
     }
-#define FEW_STEP(V, R, EACH, T) FEW_VECTOR(V, row + i + V * n, R, EACH, T)
+#define FEW_STEP(V, R, EACH, T)                                            \
+    __builtin_prefetch((const char *)(row + i + V * n) + FEW_AHEAD, 0, 2); \
+    FEW_VECTOR(V, row + i + V * n, R, EACH, T)
 #define FEW_END(A, R, ALL) LANES_OF(sums + (c * ALL + R) * n) = (A##0 + A##1) + (A##2 + A##3);
 #define FEW_ROWS(R, EACH, T, C_TYPE)                                   \
     for (int64_t c = 0; rows == R && c < count; c++) {                 \
@@ -438,9 +462,16 @@ DV_TARGET_AVX512 static void squares_amx(
     for (int64_t t = 0, pass = 0; t < rows; t += 2 * SQUARE, pass++) {
         const int64_t begin = all * pass / passes, end = all * (pass + 1) / passes;
         char *const to = (char *)(squares + t * SQUARE);
+        const bool both = rows - t > SQUARE;
+        const struct square_sums now = { to, LINE, GROUPS, ONE, two, both };
+        if (at)
+            squares_load(now);
+        else
+            squares_zero();
         multiply_bf16(squares_of(w.at, w.stride * 4, SQUARE * w.stride * 4, LINE, two),
-            squares_of(x + t * room + at * SQUARE, LINE, SQUARE * room * 4, ONE, rows - t > SQUARE), depth, !at, to, LINE, GROUPS,
-            ONE, (struct ahead){ w.soon + begin * w.apart, w.apart, end - begin, w.lines });
+            squares_of(x + t * room + at * SQUARE, LINE, SQUARE * room * 4, ONE, both), depth,
+            (struct ahead){ w.soon + begin * w.apart, w.apart, end - begin, w.lines });
+        squares_store(now);
         for (int64_t r = 0; r < 2 && sums && t + r * SQUARE < rows; r++)
             for (int64_t c = 0; c <= two; c++)
                 turn_square((char *)(sums + (t + r * SQUARE) * COLUMNS + c * SQUARE), COLUMNS * 4, to + r * ONE + c * GROUPS,

@@ -4,7 +4,7 @@
 #define OPS_SQUARES_H
 #include "lines.h"
 
-enum { SQUARE = 16 };
+enum { SQUARE = 16, LINE = 64 /* bytes: of a cache's line, and of a square's row */ };
 
 #ifdef DV_TARGET_AVX2
 /* Tiles 0 to 3 are sums; 4 and 5 are rows; 6 and 7 are columns. A test puts C in place of the instructions. */
@@ -47,50 +47,52 @@ struct ahead {
     const char *at;
     int64_t apart, rows, lines;
 };
-/* sums (+)= a times b, of `depth` words, a multiple of SQUARE. The sums of a's second square are a_next bytes behind those of its
- * first, and those of b's second b_next. */
-#define MULTIPLY(T)                                                                                                     \
-    DV_INLINE void multiply_##T(struct squares a, struct squares b, int64_t depth, bool begin, char *sums, int64_t row, \
-        int64_t a_next, int64_t b_next, struct ahead ahead)                                                             \
-    {                                                                                                                   \
-        if (begin) {                                                                                                    \
-            TILE_ZERO(0);                                                                                               \
-            TILE_ZERO(1);                                                                                               \
-            TILE_ZERO(2);                                                                                               \
-            TILE_ZERO(3);                                                                                               \
-        } else {                                                                                                        \
-            TILE_FROM(0, sums, row);                                                                                    \
-            if (a.two)                                                                                                  \
-                TILE_FROM(1, sums + a_next, row);                                                                       \
-            if (b.two)                                                                                                  \
-                TILE_FROM(2, sums + b_next, row);                                                                       \
-            if (a.two && b.two)                                                                                         \
-                TILE_FROM(3, sums + a_next + b_next, row);                                                              \
-        }                                                                                                               \
-        for (int64_t i = 0; i < depth; i += SQUARE, a.at += a.step, b.at += b.step, ahead.at += SQUARE * 4) {           \
-            for (int64_t r = 0; r < ahead.rows && i < ahead.lines * SQUARE; r++)                                        \
-                __builtin_prefetch(ahead.at + r * ahead.apart, 0, 2);                                                   \
-            TILE_FROM(4, a.at, a.row);                                                                                  \
-            TILE_FROM(6, b.at, b.row);                                                                                  \
-            TILE_TIMES_##T(0, 4, 6);                                                                                    \
-            if (a.two) {                                                                                                \
-                TILE_FROM(5, a.at + a.next, a.row);                                                                     \
-                TILE_TIMES_##T(1, 5, 6);                                                                                \
-            }                                                                                                           \
-            if (b.two) {                                                                                                \
-                TILE_FROM(7, b.at + b.next, b.row);                                                                     \
-                TILE_TIMES_##T(2, 4, 7);                                                                                \
-                if (a.two)                                                                                              \
-                    TILE_TIMES_##T(3, 5, 7);                                                                            \
-            }                                                                                                           \
-        }                                                                                                               \
-        TILE_TO(0, sums, row);                                                                                          \
-        if (a.two)                                                                                                      \
-            TILE_TO(1, sums + a_next, row);                                                                             \
-        if (b.two)                                                                                                      \
-            TILE_TO(2, sums + b_next, row);                                                                             \
-        if (a.two && b.two)                                                                                             \
-            TILE_TO(3, sums + a_next + b_next, row);                                                                    \
+/* Where the sums are that tiles 0 to 3 have: a square of a's first and b's first square; those of a's second square are a_next
+ * bytes behind it, if there are two, and those of b's second b_next. */
+struct square_sums {
+    char *at;
+    int64_t row, a_next, b_next;
+    bool a_two, b_two;
+};
+static inline void squares_zero(void)
+{
+    TILE_ZERO(0);
+    TILE_ZERO(1);
+    TILE_ZERO(2);
+    TILE_ZERO(3);
+}
+#define SUMS_ALL(DO, S)                \
+    DO(0, S.at, S.row);                \
+    if (S.a_two)                       \
+        DO(1, S.at + S.a_next, S.row); \
+    if (S.b_two)                       \
+        DO(2, S.at + S.b_next, S.row); \
+    if (S.a_two && S.b_two)            \
+    DO(3, S.at + S.a_next + S.b_next, S.row)
+static inline void squares_load(struct square_sums s) { SUMS_ALL(TILE_FROM, s); }
+static inline void squares_store(struct square_sums s) { SUMS_ALL(TILE_TO, s); }
+
+/* sums += a times b, of `depth` words, a multiple of SQUARE. */
+#define MULTIPLY(T)                                                                                           \
+    DV_INLINE void multiply_##T(struct squares a, struct squares b, int64_t depth, struct ahead ahead)        \
+    {                                                                                                         \
+        for (int64_t i = 0; i < depth; i += SQUARE, a.at += a.step, b.at += b.step, ahead.at += SQUARE * 4) { \
+            for (int64_t r = 0; r < ahead.rows && i < ahead.lines * SQUARE; r++)                              \
+                __builtin_prefetch(ahead.at + r * ahead.apart, 0, 2);                                         \
+            TILE_FROM(4, a.at, a.row);                                                                        \
+            TILE_FROM(6, b.at, b.row);                                                                        \
+            TILE_TIMES_##T(0, 4, 6);                                                                          \
+            if (a.two) {                                                                                      \
+                TILE_FROM(5, a.at + a.next, a.row);                                                           \
+                TILE_TIMES_##T(1, 5, 6);                                                                      \
+            }                                                                                                 \
+            if (b.two) {                                                                                      \
+                TILE_FROM(7, b.at + b.next, b.row);                                                           \
+                TILE_TIMES_##T(2, 4, 7);                                                                      \
+                if (a.two)                                                                                    \
+                    TILE_TIMES_##T(3, 5, 7);                                                                  \
+            }                                                                                                 \
+        }                                                                                                     \
     }
 MULTIPLY(bf16)
 MULTIPLY(i8)

@@ -420,10 +420,16 @@ static int up_blocks(void *arg, int64_t begin, int64_t end)
         finish_rows(&m->w1, f->w1, e, high, step, count, g->pairs, ups);
         memset(gates + all, 0, DV_BLOCK * sizeof *gates), memset(ups + all, 0, DV_BLOCK * sizeof *ups);
         f->activate(m, gates, ups, line_room(all));
-        for (int64_t t = 0; t < g->pairs; t++) {
-            uint16_t half[COLUMNS];
-            put_packed(f->isa, f->packed + g->a, packed_room(f->isa, m->n), g->pairs, t, first / f->isa->each,
-                as_words(f->isa, half, gates + t * COLUMNS, count), (size_t)(count * 4 / f->isa->each));
+        for (int64_t t = 0, some; t < g->pairs; t += some) {
+            float words[SQUARE * COLUMNS];
+            some = g->pairs - t < SQUARE ? g->pairs - t : SQUARE;
+            for (int64_t r = 0; r < some; r++) {
+                uint16_t half[COLUMNS];
+                memcpy(words + r * COLUMNS, as_words(f->isa, half, gates + (t + r) * COLUMNS, count),
+                    (size_t)(count * 4 / f->isa->each));
+            }
+            put_packed(f->isa, f->packed + g->a, packed_room(f->isa, m->n), g->pairs, t, some, first / f->isa->each, words,
+                COLUMNS * 4, count * 4 / f->isa->each);
         }
     }
     return DV_OK;

@@ -190,39 +190,57 @@ enum { FLIP_f32 = 0, FLIP_bf16 = 0, FLIP_i8 = ~0x7f7f7f7f };
     static const scorer scorer_##ISA = { EACH_WORD, BYTES / 4, KEYS, 1, scores_##ISA, SMALL_SCORES, load_##LOAD, largest_##LOAD, \
         REACH };
 
-/* By AMX: squares of keys and of heads; then sums over heads, whose lanes are heads. */
-#define PRODUCT(T, V) (*(SUMS_##T *)(void *)(products + (V) * N))
-#define SQUARES(ISA, T, EACH_WORD)                                                                                               \
-    DV_TARGET_AVX512 static void scores_##ISA(                                                                                   \
-        float *scores, float *q, float *w, int64_t heads, const float *const *keys, int64_t count, int64_t depth)                \
-    {                                                                                                                            \
-        typedef float lanes __attribute__((vector_size(64), aligned(4), may_alias));                                             \
-        typedef int32_t words __attribute__((vector_size(64), aligned(4), may_alias));                                           \
-        enum { N = SQUARE, ROW = 2 * SQUARE * 4 };                                                                               \
-        _Alignas(64) float products[2 * N * 2 * N], sums[UNIT * N];                                                              \
-        memset(sums, 0, (size_t)(count * N) * sizeof *sums);                                                                     \
-        squares_begin();                                                                                                         \
-        for (int64_t s = 0, some; s < count; s += some) {                                                                        \
-            const int64_t row = (const char *)keys[s + 1] - (const char *)keys[s];                                               \
-            const bool two = s + N < count && (const char *)keys[s + N + 1] - (const char *)keys[s + N] == row;                  \
-            some = two ? 2 * N : N;                                                                                              \
-            const int64_t next = two ? (const char *)keys[s + N] - (const char *)keys[s] : 0;                                    \
-            for (int64_t h = 0; h < heads; h += 2 * N) {                                                                         \
-                const struct ahead ahead = { (const char *)keys[s] + some * row, row, h || s + some >= count ? 0 : some,         \
-                    depth / N };                                                                                                 \
-                multiply_##T(squares_of(keys[s], row, next, N * 4, two), squares_of(q + h * depth, ROW, ROW / 2, N * ROW, true), \
-                    depth, true, (char *)products, ROW, N * ROW, ROW / 2, ahead);                                                \
-                for (int64_t i = 0; i < some; i++) {                                                                             \
-                    const lanes more = AT(sums + (s + i) * N) + RELU_##T(PRODUCT(T, 2 * i)) * AT(w + h);                         \
-                    AT(sums + (s + i) * N) = more + RELU_##T(PRODUCT(T, 2 * i + 1)) * AT(w + h + N);                             \
-                }                                                                                                                \
-            }                                                                                                                    \
-        }                                                                                                                        \
-        squares_end();                                                                                                           \
-        across_avx512(sums, count);                                                                                              \
-        memcpy(scores, sums, (size_t)count * sizeof *scores);                                                                    \
-    }                                                                                                                            \
-    static const scorer scorer_##ISA = { EACH_WORD, SQUARE, SQUARE, SQUARE, scores_##ISA, NULL, load_avx512, largest_avx512,     \
+/* By AMX: squares of keys and of heads; then sums over heads, whose lanes are heads. Products are added up while the next ones
+ * are multiplied. */
+#define SQUARES(ISA, T, EACH_WORD)                                                                                             \
+    struct products_##ISA { /* of `some` keys from s on, with 2 * SQUARE heads from h on */                                    \
+        _Alignas(64) float of[2 * SQUARE][2][SQUARE];                                                                          \
+        int64_t s, some, h;                                                                                                    \
+    };                                                                                                                         \
+    DV_TARGET_AVX512 static inline void add_##ISA(float *sums, const struct products_##ISA *p, const float *w)                 \
+    {                                                                                                                          \
+        typedef float lanes __attribute__((vector_size(64), aligned(4), may_alias));                                           \
+        typedef int32_t words __attribute__((vector_size(64), aligned(4), may_alias));                                         \
+        (void)sizeof(words);                                                                                                   \
+        const lanes u = *(const lanes *)(const void *)(w + p->h), v = *(const lanes *)(const void *)(w + p->h + SQUARE);       \
+        for (int64_t i = 0; i < p->some; i++) {                                                                                \
+            float *const to = sums + (p->s + i) * SQUARE;                                                                      \
+            const lanes more = AT(to) + RELU_##T(*(const SUMS_##T *)(const void *)p->of[i][0]) * u;                            \
+            AT(to) = more + RELU_##T(*(const SUMS_##T *)(const void *)p->of[i][1]) * v;                                        \
+        }                                                                                                                      \
+    }                                                                                                                          \
+    DV_TARGET_AVX512 static void scores_##ISA(                                                                                 \
+        float *scores, float *q, float *w, int64_t heads, const float *const *keys, int64_t count, int64_t depth)              \
+    {                                                                                                                          \
+        enum { ROW = 2 * SQUARE * 4 };                                                                                         \
+        _Alignas(64) float sums[UNIT * SQUARE];                                                                                \
+        struct products_##ISA products[2];                                                                                     \
+        int turn = 0;                                                                                                          \
+        products[1].s = products[1].some = products[1].h = 0;                                                                  \
+        memset(sums, 0, (size_t)(count * SQUARE) * sizeof *sums);                                                              \
+        squares_begin();                                                                                                       \
+        for (int64_t s = 0, some; s < count; s += some) {                                                                      \
+            const char *const key = (const char *)keys[s];                                                                     \
+            const int64_t row = (const char *)keys[s + 1] - key;                                                               \
+            const bool two = s + SQUARE < count && (const char *)keys[s + SQUARE + 1] - (const char *)keys[s + SQUARE] == row; \
+            const int64_t next = two ? (const char *)keys[s + SQUARE] - key : 0;                                               \
+            some = two ? 2 * SQUARE : SQUARE;                                                                                  \
+            for (int64_t h = 0; h < heads; h += 2 * SQUARE, turn = !turn) {                                                    \
+                struct products_##ISA *const p = &products[turn];                                                              \
+                p->s = s, p->some = some, p->h = h;                                                                            \
+                squares_zero();                                                                                                \
+                multiply_##T(squares_of(key, row, next, LINE, two), squares_of(q + h * depth, ROW, LINE, SQUARE * ROW, true),  \
+                    depth, (struct ahead){ 0 });                                                                               \
+                add_##ISA(sums, &products[!turn], w);                                                                          \
+                squares_store((struct square_sums){ (char *)p->of, ROW, SQUARE * ROW, LINE, two, true });                      \
+            }                                                                                                                  \
+        }                                                                                                                      \
+        squares_end();                                                                                                         \
+        add_##ISA(sums, &products[!turn], w);                                                                                  \
+        across_avx512(sums, count);                                                                                            \
+        memcpy(scores, sums, (size_t)count * sizeof *scores);                                                                  \
+    }                                                                                                                          \
+    static const scorer scorer_##ISA = { EACH_WORD, SQUARE, SQUARE, SQUARE, scores_##ISA, NULL, load_avx512, largest_avx512,   \
         top_reach_avx512 };
 
 /* Where a key is small, what is done around its product costs more than the product: here lanes are keys. */
@@ -306,13 +324,12 @@ static int load_queries(void *arg, int64_t begin, int64_t end, void *scratch)
 /* The rows of `count` keys of a sequence from key `from` on, in the tensor of keys. */
 static void key_rows(const struct indexer *x, int64_t *rows, int64_t sequence, int64_t from, int64_t count, int64_t group)
 {
-    for (int64_t s = 0, left = 0; s < count; s++, left--) {
-        if (left == 0) { /* the first of a page, or of all */
-            rows[s] = tokens_row(&x->keys, sequence, from + s) * x->groups + group;
-            left = x->keys.prefix ? INT64_MAX : x->keys.size - (from + s) % x->keys.size;
-        } else {
-            rows[s] = rows[s - 1] + x->groups;
-        }
+    for (int64_t s = 0; s < count;) {
+        int64_t row = tokens_row(&x->keys, sequence, from + s) * x->groups + group, end = count; /* of a page */
+        if (!x->keys.prefix && x->keys.size - (from + s) % x->keys.size < count - s)
+            end = s + x->keys.size - (from + s) % x->keys.size;
+        for (; s < end; s++, row += x->groups)
+            rows[s] = row;
     }
 }
 

@@ -162,11 +162,16 @@ static int run(dv_context *ctx, struct attention *x)
 
 /* Heads of a unit of work, at most; what they are rounded up to; what lies between rows of values: a power of two apart, they
  * would fall into few places of a cache. */
-enum { HEADS = 128, SOME_HEADS = 32, SOME_ELEMENTS = 64, ALIGN = 16, PADDING = 16, LINE = 64 };
+enum { HEADS = 128, SOME_HEADS = 32, SOME_ELEMENTS = 64, ALIGN = 16, PADDING = 16 };
 
-/* Elements of a word: 1 or 2; tokens that are scored at once; tokens whose values are added at once, and a number that divides
- * it: tokens are filled up to a multiple of it. */
-struct sizes { int64_t each, at_once, block, fill; };
+/* Tokens of a part: their scores, and then their values, while they lie in a cache. Elements of a word: 1 or 2; tokens that are
+ * scored at once; tokens whose values are added at once; a number that divides both: the last tokens of a part are filled up to a
+ * multiple of it; whether keys are asked for ahead. */
+enum { PART = 256 };
+struct sizes {
+    int64_t each, at_once, block, fill;
+    bool ahead;
+};
 /* heads: of a unit; units: of a line; most: tokens that a line may select; wide, e: d + r and e in whole blocks. */
 struct fast {
     struct attention *x;
@@ -174,20 +179,22 @@ struct fast {
     int64_t heads, units, most, wide, e;
     atomic_bool infinite;
 };
-/* q [wide, heads], scores [tokens, heads], out [heads, e], tokens [at_once, wide], values [block, e + PADDING], max and sum
- * [heads]. Where words are pairs of bf16, wide, tokens and block are half as many: a pair of values, and of their exp(score -
- * max), is of two tokens. */
+/* q [heads / SOME_HEADS, wide, SOME_HEADS], scores [PART, heads], out [heads, e + PADDING], tokens [at_once, wide], values
+ * [block, e + PADDING], max, sum and factor [heads]. Where words are pairs of bf16, wide, tokens and block are half as many: a
+ * pair of values, and of their exp(score - max), is of two tokens. */
 struct unit {
-    float *q, *scores, *out, *tokens, *values, *max, *sum;
+    float *q, *scores, *out, *tokens, *values, *max, *sum, *factor;
     int64_t *rows, heads;
+    float scale;
 };
 
 /* What is made for each instruction set. */
 struct fns {
-    /* Of `some` of the heads; of `some` of the e elements, with `count` words of p and of values. */
-    void (*scores)(float *scores, const float *q, int64_t heads, int64_t some, const float *keys, int64_t wide, float scale);
+    /* Of `some` of the heads, at most SOME_HEADS, before they are scaled; of `some` of the e elements, with `count` words of p
+     * and of values. */
+    void (*scores)(float *scores, const float *q, int64_t heads, int64_t some, const float *keys, int64_t wide);
     void (*values)(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t some, int64_t count);
-    bool (*exponentials)(const struct unit *u, int64_t count);
+    void (*exponentials)(const struct unit *u, int64_t count);
     load_fn load;
     store_fn store;
 };
@@ -204,10 +211,10 @@ enum { AT_ONCE = 8, BLOCK = 64 };
         const words one = WORD(keys + K * wide + i); \
         TIMES_##T(a##K, u, one);                     \
     }
-#define END(T, K) AT(scores + K * heads + h) = a##K * scale;
+#define END(T, K) AT(scores + K * heads + h) = a##K;
 #define BEGIN_BOTH(T, K) lanes a##K = { 0 }, b##K = { 0 };
 #define ADD_BOTH(T, K) ADD_TO_BOTH(T, K, keys + K * wide + i)
-#define END_BOTH(T, K) AT(scores + K * heads + h) = a##K * scale, AT(scores + K * heads + h + n) = b##K * scale;
+#define END_BOTH(T, K) AT(scores + K * heads + h) = a##K, AT(scores + K * heads + h + n) = b##K;
 #define ADD_TO_BOTH(T, K, NUMBER)  \
     {                              \
         words both = WORD(NUMBER); \
@@ -215,54 +222,53 @@ enum { AT_ONCE = 8, BLOCK = 64 };
         TIMES_##T(a##K, u, both);  \
         TIMES_##T(b##K, v, both);  \
     }
-#define LOAD_OUT(T, H) lanes a##H = AT(out + (h + H) * e + i), b##H = AT(out + (h + H) * e + i + n);
+#define LOAD_OUT(T, H) lanes a##H = AT(out + (h + H) * step + i), b##H = AT(out + (h + H) * step + i + n);
 #define ADD_OUT(T, H) ADD_TO_BOTH(T, H, p + t * heads + h + H)
-#define STORE_OUT(T, H) AT(out + (h + H) * e + i) = a##H, AT(out + (h + H) * e + i + n) = b##H;
-#define SCORES(ISA, TARGET, BYTES, T)                                                                             \
-    /* AT_ONCE rows of scores: lanes are heads; q is [wide, heads], keys are [AT_ONCE, wide]. */                  \
-    TARGET static void scores_##ISA(                                                                              \
-        float *scores, const float *q, int64_t heads, int64_t some, const float *keys, int64_t wide, float scale) \
+#define STORE_OUT(T, H) AT(out + (h + H) * step + i) = a##H, AT(out + (h + H) * step + i + n) = b##H;
+#define SCORES(ISA, TARGET, BYTES, T)                                                                                            \
+    /* AT_ONCE rows of scores: lanes are heads; q is [wide, SOME_HEADS], keys are [AT_ONCE, wide]. */                            \
+    TARGET static void scores_##ISA(float *scores, const float *q, int64_t heads, int64_t some, const float *keys, int64_t wide) \
+    {                                                                                                                            \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                          \
+        WORD_TYPES(BYTES);                                                                                                       \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                        \
+        int64_t h = 0;                                                                                                           \
+        for (; BYTES == 64 && h + 2 * n <= some; h += 2 * n) { /* with 32 registers */                                           \
+            EACH(BEGIN_BOTH, T)                                                                                                  \
+            for (int64_t i = 0; i < wide; i++) {                                                                                 \
+                const lanes u = *(const lanes *)(const void *)(q + i * SOME_HEADS + h);                                          \
+                const lanes v = *(const lanes *)(const void *)(q + i * SOME_HEADS + h + n);                                      \
+                EACH(ADD_BOTH, T)                                                                                                \
+            }                                                                                                                    \
+            EACH(END_BOTH, T)                                                                                                    \
+        }                                                                                                                        \
+        for (; h < some; h += n) {                                                                                               \
+            EACH(BEGIN, T)                                                                                                       \
+            for (int64_t i = 0; i < wide; i++) {                                                                                 \
+                const lanes u = *(const lanes *)(const void *)(q + i * SOME_HEADS + h);                                          \
+                EACH(ADD, T)                                                                                                     \
+            }                                                                                                                    \
+            EACH(END, T)                                                                                                         \
+        }                                                                                                                        \
+    }
+#define VALUES(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE, T)                                                   \
+    /* out += p' . values: lanes are elements; p is [tokens, heads], values [tokens, step], out [heads, step]. */ \
+    TARGET static void values_##ISA(                                                                              \
+        float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t some, int64_t count)   \
     {                                                                                                             \
         typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                           \
         WORD_TYPES(BYTES);                                                                                        \
-        const int64_t n = BYTES / (int64_t)sizeof(float);                                                         \
-        int64_t h = 0;                                                                                            \
-        for (; BYTES == 64 && h + 2 * n <= some; h += 2 * n) { /* with 32 registers */                            \
-            EACH(BEGIN_BOTH, T)                                                                                   \
-            for (int64_t i = 0; i < wide; i++) {                                                                  \
-                const lanes u = *(const lanes *)(const void *)(q + i * heads + h);                                \
-                const lanes v = *(const lanes *)(const void *)(q + i * heads + h + n);                            \
-                EACH(ADD_BOTH, T)                                                                                 \
+        const int64_t n = BYTES / (int64_t)sizeof(float), step = e + PADDING;                                     \
+        for (int64_t i = 0; i < some; i += 2 * n)                                                                 \
+            for (int64_t h = 0; h < heads; h += HEADS_AT_ONCE) {                                                  \
+                EACH_HEAD(LOAD_OUT, T)                                                                            \
+                for (int64_t t = 0; t < count; t++) {                                                             \
+                    const lanes u = *(const lanes *)(const void *)(values + t * step + i);                        \
+                    const lanes v = *(const lanes *)(const void *)(values + t * step + i + n);                    \
+                    EACH_HEAD(ADD_OUT, T)                                                                         \
+                }                                                                                                 \
+                EACH_HEAD(STORE_OUT, T)                                                                           \
             }                                                                                                     \
-            EACH(END_BOTH, T)                                                                                     \
-        }                                                                                                         \
-        for (; h < some; h += n) {                                                                                \
-            EACH(BEGIN, T)                                                                                        \
-            for (int64_t i = 0; i < wide; i++) {                                                                  \
-                const lanes u = *(const lanes *)(const void *)(q + i * heads + h);                                \
-                EACH(ADD, T)                                                                                      \
-            }                                                                                                     \
-            EACH(END, T)                                                                                          \
-        }                                                                                                         \
-    }
-#define VALUES(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE, T)                                                 \
-    /* out += p' . values: lanes are elements; p is [tokens, heads], values [tokens, step], out [heads, e]. */  \
-    TARGET static void values_##ISA(                                                                            \
-        float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t some, int64_t count) \
-    {                                                                                                           \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                         \
-        WORD_TYPES(BYTES);                                                                                      \
-        const int64_t n = BYTES / (int64_t)sizeof(float), step = e + PADDING;                                   \
-        for (int64_t i = 0; i < some; i += 2 * n)                                                               \
-            for (int64_t h = 0; h < heads; h += HEADS_AT_ONCE) {                                                \
-                EACH_HEAD(LOAD_OUT, T)                                                                          \
-                for (int64_t t = 0; t < count; t++) {                                                           \
-                    const lanes u = *(const lanes *)(const void *)(values + t * step + i);                      \
-                    const lanes v = *(const lanes *)(const void *)(values + t * step + i + n);                  \
-                    EACH_HEAD(ADD_OUT, T)                                                                       \
-                }                                                                                               \
-                EACH_HEAD(STORE_OUT, T)                                                                         \
-            }                                                                                                   \
     }
 #define FAST(ISA, TARGET, OF, UNITS, ...)                                                                                     \
     TARGET static int attend_units_##ISA(void *arg, int64_t begin, int64_t end, void *scratch)                                \
@@ -278,29 +284,30 @@ enum { AT_ONCE = 8, BLOCK = 64 };
 #define FAST_ISA(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE)                 \
     LOAD_LINE(ISA, TARGET)                                                     \
     STORE_LINE(ISA, TARGET)                                                    \
-    TARGET static bool exponentials_##ISA(const struct unit *u, int64_t count) \
+    TARGET static void exponentials_##ISA(const struct unit *u, int64_t count) \
     {                                                                          \
-        return exponentials(&dv_isa_##ISA, u, count, 4, false);                \
+        exponentials(&dv_isa_##ISA, u, count, 4, false);                       \
     }                                                                          \
     SCORES(ISA, TARGET, BYTES, f32)                                            \
     VALUES(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE, f32)                  \
-    FAST(ISA, TARGET, ISA, attend_units_anywhere, 1, AT_ONCE, BLOCK, 4)
+    FAST(ISA, TARGET, ISA, attend_units_anywhere, 1, AT_ONCE, BLOCK, 4, true)
 
 static struct unit unit_at(const struct fast *f, void *at)
 {
     struct unit u = { .q = at };
     u.scores = u.q + f->wide * f->heads;
-    u.out = u.scores + (f->most + f->of.at_once) * f->heads;
-    u.tokens = u.out + f->heads * f->e;
+    u.out = u.scores + PART * f->heads;
+    u.tokens = u.out + f->heads * (f->e + PADDING);
     u.values = u.tokens + f->of.at_once * f->wide;
     u.max = u.values + f->of.block / f->of.each * (f->e + PADDING);
     u.sum = u.max + f->heads;
-    u.rows = (int64_t *)(void *)(u.sum + f->heads);
+    u.factor = u.sum + f->heads;
+    u.rows = (int64_t *)(void *)(u.factor + f->heads);
     return u;
 }
 static int64_t unit_room(const struct fast *f)
 {
-    return (f->heads * (f->wide + f->most + f->of.at_once + f->e + 2) + f->of.at_once * f->wide +
+    return (f->heads * (f->wide + PART + f->e + PADDING + 3) + f->of.at_once * f->wide +
                f->of.block / f->of.each * (f->e + PADDING)) *
         (int64_t)sizeof(float) +
         f->most * (int64_t)sizeof(int64_t) + 64;
@@ -328,29 +335,38 @@ static void load_both(
 static void load_queries(const struct fast *f, const struct unit *u, const struct fns *fns, int64_t first, int64_t heads)
 {
     const int64_t wide = f->wide / f->of.each;
-    memset(u->q, 0, (size_t)(wide * u->heads) * sizeof(float));
+    memset(u->q, 0, (size_t)(wide * f->heads) * sizeof(float));
     for (int64_t h = 0; h < heads; h++) {
+        float *const to = u->q + h / SOME_HEADS * SOME_HEADS * wide + h % SOME_HEADS;
         load_both(f, fns, u->tokens, f->x->query, f->x->query_rope, first + h);
         for (int64_t i = 0; i < wide; i++)
-            memcpy(&u->q[i * u->heads + h], &u->tokens[i], sizeof(float));
+            memcpy(&to[i * SOME_HEADS], &u->tokens[i], sizeof(float));
     }
 }
 
 typedef uint32_t bf16_pair __attribute__((may_alias));
 
-/* Scores become exp(score - max), and 0 up to a multiple of `fill` tokens; pairs: of two tokens each, in bf16. Not everything
- * finite: false. */
-DV_INLINE bool exponentials(const dv_isa *isa, const struct unit *u, int64_t count, int64_t fill, bool pairs)
+/* Scores of a part become exp(score - max), and 0 up to a multiple of `fill` tokens; pairs: of two tokens each, in bf16. factor:
+ * what scales sums and values of the parts before, whose max was less. */
+DV_INLINE void exponentials(const dv_isa *isa, const struct unit *u, int64_t count, int64_t fill, bool pairs)
 {
     enum { TOKENS = DV_BLOCK / ALIGN };
-    float zero = 0;
-    for (int64_t h = 0; h < u->heads; h++)
-        u->max[h] = -(float)INFINITY, u->sum[h] = 0;
-    for (int64_t t = 0; t < count; t++)
-        for (int64_t h = 0; h < u->heads; h++) {
-            const float z = u->scores[t * u->heads + h];
-            u->max[h] = z > u->max[h] ? z : u->max[h];
+    for (int64_t h = 0; h < u->heads; h += ALIGN) {
+        float most[ALIGN], factor[DV_BLOCK] = { 0 };
+        memcpy(most, u->max + h, sizeof most);
+        for (int64_t t = 0; t < count; t++) {
+            float *const z = u->scores + t * u->heads + h;
+            DV__VECTOR_LOOP(i, ALIGN)
+            z[i] *= u->scale, most[i] = z[i] > most[i] ? z[i] : most[i];
         }
+        DV__VECTOR_LOOP(i, ALIGN)
+        factor[i] = u->max[h + i] - most[i];
+        dv_block_exp(isa, factor, factor, 0);
+        DV__VECTOR_LOOP(i, ALIGN)
+        u->sum[h + i] *= factor[i];
+        memcpy(u->max + h, most, sizeof most);
+        memcpy(u->factor + h, factor, sizeof most);
+    }
     for (; count % fill; count++)
         for (int64_t h = 0; h < u->heads; h++)
             u->scores[count * u->heads + h] = -(float)INFINITY;
@@ -379,9 +395,6 @@ DV_INLINE bool exponentials(const dv_isa *isa, const struct unit *u, int64_t cou
                     ((bits[(c + 1) * ALIGN + i] + 0x7fff + (bits[(c + 1) * ALIGN + i] >> 16 & 1)) & 0xffff0000);
             }
         }
-    for (int64_t h = 0; h < u->heads; h++)
-        zero += (u->max[h] + u->sum[h]) * 0;
-    return zero == 0;
 }
 
 /* Elements of two tokens of bf16, as pairs; no second one: 0. */
@@ -405,48 +418,55 @@ static void want_rows(const dv_tensor *t, const int64_t *rows, int64_t begin, in
             __builtin_prefetch((const char *)t->data + rows[c] * size + i);
 }
 
-/* The scores of all tokens, some at a time. The next ones are asked for meanwhile, few at a time. */
-DV_INLINE void score_tokens(const struct fast *f, const struct unit *u, const struct fns *fns, int64_t count)
+/* The scores of tokens begin to end, some at a time. The next ones are asked for meanwhile, few at a time. */
+DV_INLINE void score_tokens(
+    const struct fast *f, const struct unit *u, const struct fns *fns, int64_t begin, int64_t end, int64_t count)
 {
     const struct attention *const x = f->x;
-    const int64_t wide = f->wide / f->of.each;
-    for (int64_t t = 0; t < count; t += f->of.at_once) {
-        for (int64_t c = 0; c < f->of.at_once; c++) /* behind the last token: the last again */
+    const int64_t wide = f->wide / f->of.each, at_once = f->of.at_once;
+    for (int64_t t = begin; t < end; t += at_once) {
+        for (int64_t c = 0; c < at_once; c++) /* behind the last token: the last again */
             load_both(f, fns, u->tokens + c * wide, x->key, x->key_rope, u->rows[t + c < count ? t + c : count - 1]);
-        for (int64_t h = 0, some, soon = t + f->of.at_once; h < u->heads; h += some) {
+        for (int64_t h = 0, some, soon = t + at_once; h < u->heads; h += some) {
             some = u->heads - h < SOME_HEADS ? u->heads - h : SOME_HEADS;
-            const int64_t first = soon + h * f->of.at_once / u->heads, last = soon + (h + some) * f->of.at_once / u->heads;
-            want_rows(x->key, u->rows, first, last, count, x->d);
-            if (x->key_rope)
+            const int64_t first = soon + h * at_once / u->heads, last = soon + (h + some) * at_once / u->heads;
+            if (f->of.ahead)
+                want_rows(x->key, u->rows, first, last, count, x->d);
+            if (f->of.ahead && x->key_rope)
                 want_rows(x->key_rope, u->rows, first, last, count, x->r);
-            fns->scores(u->scores + t * u->heads + h, u->q + h, u->heads, some, u->tokens, wide, (float)x->scale_value);
+            fns->scores(u->scores + (t - begin) * u->heads + h, u->q + h * wide, u->heads, some, u->tokens, wide);
         }
     }
 }
-/* out = the values of all tokens times exp(score - max). */
-DV_INLINE void add_values(const struct fast *f, const struct unit *u, const struct fns *fns, int64_t count)
+/* out = out * factor + the values of tokens begin to end times exp(score - max). */
+DV_INLINE void add_values(
+    const struct fast *f, const struct unit *u, const struct fns *fns, int64_t begin, int64_t end, int64_t count)
 {
     const struct attention *const x = f->x;
-    memset(u->out, 0, (size_t)(u->heads * f->e) * sizeof(float));
-    want_rows(x->value, u->rows, 0, f->of.block, count, x->e);
-    for (int64_t t = 0; t < count; t += f->of.block) {
-        const int64_t all = count - t < f->of.block ? count - t : f->of.block, step = f->e + PADDING;
-        const int64_t rows = (all + f->of.each - 1) / f->of.each, filled = (all + f->of.fill - 1) / f->of.fill * f->of.fill;
-        for (int64_t c = 0; c < all; c += f->of.each) {
-            float *const to = u->values + c / f->of.each * step;
-            if (f->of.each == 2) {
+    const int64_t each = f->of.each, fill = f->of.fill, step = f->e + PADDING;
+    for (int64_t h = 0; h < u->heads; h++)
+        for (int64_t i = 0; i < f->e && u->factor[h] != 1; i += ALIGN)
+            DV__VECTOR_LOOP(k, ALIGN)
+    u->out[h * step + i + k] *= u->factor[h];
+    for (int64_t t = begin; t < end; t += f->of.block) {
+        const int64_t all = end - t < f->of.block ? end - t : f->of.block, filled = (all + fill - 1) / fill * fill;
+        const int64_t rows = (all + each - 1) / each;
+        for (int64_t c = 0; c < all; c += each) {
+            float *const to = u->values + c / each * step;
+            if (each == 2) {
                 const uint16_t *const v = x->value->data;
                 load_pair(to, v + u->rows[t + c] * x->e, c + 1 < all ? v + u->rows[t + c + 1] * x->e : NULL, x->e);
             } else {
                 fns->load(to, x->value, u->rows[t + c] * x->e, x->e, 0);
             }
         }
-        memset(u->values + rows * step, 0, (size_t)((filled / f->of.each - rows) * step) * sizeof(float));
+        memset(u->values + rows * step, 0, (size_t)((filled / each - rows) * step) * sizeof(float));
         for (int64_t i = 0, some, soon = t + f->of.block; i < f->e; i += some) {
             some = f->e - i < SOME_ELEMENTS ? f->e - i : SOME_ELEMENTS;
-            want_rows(x->value, u->rows, soon + i * f->of.block / f->e, soon + (i + some) * f->of.block / f->e, count, x->e);
+            if (x->value->data != x->key->data) /* which are there */
+                want_rows(x->value, u->rows, soon + i * f->of.block / f->e, soon + (i + some) * f->of.block / f->e, count, x->e);
             fns->values(
-                u->out + i, u->scores + t / f->of.each * u->heads, u->heads, u->values + i, f->e, some, filled / f->of.each);
+                u->out + i, u->scores + (t - begin) / each * u->heads, u->heads, u->values + i, f->e, some, filled / each);
         }
     }
 }
@@ -466,12 +486,19 @@ DV_INLINE int attend_units(void *arg, int64_t begin, int64_t end, void *scratch,
             u.rows[count++] = row;
         u.heads = (heads + ALIGN - 1) / ALIGN * ALIGN;
         load_queries(f, &u, &fns, line * x->heads + from, heads);
-        score_tokens(f, &u, &fns, count);
-        const bool finite = fns.exponentials(&u, count);
-        add_values(f, &u, &fns, count);
+        memset(u.out, 0, (size_t)(u.heads * (f->e + PADDING)) * sizeof *u.out);
+        u.scale = (float)x->scale_value;
+        for (int64_t h = 0; h < u.heads; h++)
+            u.max[h] = -(float)INFINITY, u.sum[h] = 0;
+        for (int64_t t = 0; t < count; t += PART) {
+            const int64_t to = count - t < PART ? count : t + PART;
+            score_tokens(f, &u, &fns, t, to, count);
+            fns.exponentials(&u, to - t);
+            add_values(f, &u, &fns, t, to, count);
+        }
         for (int64_t h = 0; h < heads; h++) {
             const float scale = count ? 1 / u.sum[h] : 0;
-            float *const out = u.out + h * f->e, zeros[ALIGN] = { 0 };
+            float *const out = u.out + h * (f->e + PADDING), zeros[ALIGN] = { (u.max[h] + u.sum[h]) * 0 };
             for (int64_t i = 0; i < f->e; i += ALIGN) {
                 DV__VECTOR_LOOP(k, ALIGN)
                 out[i + k] *= scale, zeros[k] += out[i + k] * 0;
@@ -483,7 +510,7 @@ DV_INLINE int attend_units(void *arg, int64_t begin, int64_t end, void *scratch,
                 dv_put_f64(x->sum->data, lse_at(x, line) + from + h, dv_dtype_key(x->sum->dtype), count ? (double)u.sum[h] : 0);
             }
         }
-        if (count && (!finite || zero != 0 || isnan(zero)))
+        if (count && (zero != 0 || isnan(zero)))
             atomic_store(&f->infinite, true);
     }
     return DV_OK;
@@ -636,54 +663,60 @@ static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, dv_
 FAST_ISA(avx512, DV_TARGET_AVX512, 64, EACH, 8)
 FAST_ISA(avx2, DV_TARGET_AVX2, 32, FOUR, 4)
 
-DV_TARGET_AVX512 static bool exponentials_avx512bf16(const struct unit *u, int64_t count)
+DV_TARGET_AVX512 static void exponentials_avx512bf16(const struct unit *u, int64_t count)
 {
-    return exponentials(&dv_isa_avx512bf16, u, count, 4, true);
+    exponentials(&dv_isa_avx512bf16, u, count, 4, true);
 }
 SCORES(avx512bf16, DV_TARGET_AVX512, 64, bf16)
 VALUES(avx512bf16, DV_TARGET_AVX512, 64, EACH, 8, bf16)
-FAST(avx512bf16, DV_TARGET_AVX512, avx512, attend_units, 2, AT_ONCE, BLOCK, 4) /* its loops pair values */
+FAST(avx512bf16, DV_TARGET_AVX512, avx512, attend_units, 2, AT_ONCE, BLOCK, 4, true) /* its loops pair values */
 
 /* By AMX: squares of tokens and heads for the scores, of heads and elements for the values. */
-enum { AT_ONCE_AMX = 2 * SQUARE, BLOCK_AMX = 256 };
+enum { AT_ONCE_AMX = 2 * SQUARE };
 DV_TARGET_AVX512 static void scores_amx(
-    float *scores, const float *q, int64_t heads, int64_t some, const float *keys, int64_t wide, float scale)
+    float *scores, const float *q, int64_t heads, int64_t some, const float *keys, int64_t wide)
 {
-    const int64_t row = heads * 4;
-    squares_begin();
-    for (int64_t h = 0; h < some; h += 2 * SQUARE)
-        multiply_bf16(squares_of(keys, wide * 4, SQUARE * wide * 4, LINE, true),
-            squares_of(q + h, row, LINE, SQUARE * row, h + SQUARE < some), wide, true, (char *)(scores + h), row, SQUARE * row,
-            LINE, (struct ahead){ 0 });
-    squares_end();
-    for (int64_t t = 0; t < AT_ONCE_AMX; t++)
-        for (int64_t h = 0; h < some; h++)
-            scores[t * heads + h] *= scale;
+    const int64_t row = heads * 4, q_row = SOME_HEADS * 4;
+    const bool two = some > SQUARE;
+    squares_zero();
+    multiply_bf16(squares_of(keys, wide * 4, SQUARE * wide * 4, LINE, true), squares_of(q, q_row, LINE, SQUARE * q_row, two),
+        wide, (struct ahead){ 0 });
+    squares_store((struct square_sums){ (char *)scores, row, SQUARE * row, LINE, true, two });
 }
+/* p is turned: [heads / SQUARE, count / SQUARE] squares, whose rows are heads. */
 DV_TARGET_AVX512 static void values_amx(
     float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t some, int64_t count)
 {
-    const int64_t row = heads * 4, step = (e + PADDING) * 4;
-    squares_begin();
+    const int64_t step = (e + PADDING) * 4;
+    p += PART / 2 * heads;
     for (int64_t h = 0; h < heads; h += 2 * SQUARE)
-        for (int64_t i = 0; i < some; i += 2 * SQUARE)
-            multiply_bf16(squares_of(p + h, row, LINE, SQUARE * row, h + SQUARE < heads),
-                squares_of(values + i, step, LINE, SQUARE * step, true), count, false, (char *)(out + h * e + i), e * 4,
-                SQUARE * e * 4, LINE, (struct ahead){ 0 });
-    squares_end();
-}
-/* Each square of p is turned where it lies: its rows are heads. */
-DV_TARGET_AVX512 static bool exponentials_amx(const struct unit *u, int64_t count)
-{
-    const bool finite = exponentials(&dv_isa_avx512bf16, u, count, 2 * SQUARE, true);
-    for (int64_t t = 0; 2 * t < count; t += SQUARE)
-        for (int64_t h = 0; h < u->heads; h += SQUARE) {
-            char *const at = (char *)(u->scores + t * u->heads + h);
-            turn_square(at, u->heads * 4, at, u->heads * 4, SQUARE);
+        for (int64_t i = 0; i < some; i += 2 * SQUARE) {
+            const bool two = h + SQUARE < heads;
+            const struct square_sums sums = { (char *)out + h * step + i * 4, step, SQUARE * step, LINE, two, true };
+            squares_load(sums);
+            multiply_bf16(squares_of(p + h * count, LINE, SQUARE * count * 4, SQUARE * LINE, two),
+                squares_of(values + i, step, LINE, SQUARE * step, true), count, (struct ahead){ 0 });
+            squares_store(sums);
         }
-    return finite;
 }
-FAST(amx, DV_TARGET_AVX512, avx512, attend_units, 2, AT_ONCE_AMX, BLOCK_AMX, 2 * SQUARE)
+/* Pairs take half of the room of scores: they are turned into the other half. */
+DV_TARGET_AVX512 static void exponentials_amx(const struct unit *u, int64_t count)
+{
+    const int64_t filled = (count + 2 * SQUARE - 1) / (2 * SQUARE) * SQUARE;
+    exponentials(&dv_isa_avx512bf16, u, count, 2 * SQUARE, true);
+    for (int64_t h = 0; h < u->heads; h += SQUARE)
+        for (int64_t t = 0; t < filled; t += SQUARE)
+            turn_square((char *)(u->scores + PART / 2 * u->heads + h * filled + t * SQUARE), LINE,
+                (const char *)(u->scores + t * u->heads + h), u->heads * 4, SQUARE);
+}
+DV_TARGET_AVX512 static int attend_in_squares(void *arg, int64_t begin, int64_t end, void *scratch, struct fns fns)
+{
+    squares_begin();
+    const int status = attend_units(arg, begin, end, scratch, fns);
+    squares_end();
+    return status;
+}
+FAST(amx, DV_TARGET_AVX512, avx512, attend_in_squares, 2, AT_ONCE_AMX, PART, 2 * SQUARE, false)
 #endif
 FAST_ISA(base, , 16, FOUR, 4)
 

@@ -362,7 +362,8 @@ typedef struct dv_library_decl {
 enum dv_context_flags {
     DV_CTX_DETERMINISTIC = 1, /* the caller wants the same bits every time */
     DV_CTX_CHECK = 2,         /* check mode: spend time on finding bad values in tensors */
-    DV_CTX_LARGE = 4,         /* what the call writes (not this slice of it alone) is larger than the processor's last cache */
+    DV_CTX_LARGE =
+        4, /* what the call writes (not this slice of it alone) is larger than the processor's last cache, or than 32 MB */
 };
 
 typedef int (*dv_range_fn)(void *arg, int64_t begin, int64_t end);

@@ -36,29 +36,32 @@ static inline int64_t line_room(int64_t n) { return (n + DV_BLOCK - 1) / DV_BLOC
 #define IS_BF16_ROW(ISA) ((void)(ISA), false)
 #endif
 
-/* n elements of a tensor of f32, bf16 or f16; the next one is `step` elements away. soon: results go past the caches, and what
- * lies here is prefetched meanwhile; NULL: they do not. */
+/* n elements of a tensor of f32, bf16 or f16; the next one is `step` elements away. soon: what is prefetched while a result is
+ * stored, or NULL; past: it goes past the caches. */
 struct elements {
     char *data;
     uint32_t dtype;
     int64_t item, n, step;
     const char *soon;
+    bool past;
 };
 DV_INLINE struct elements elements_of(const dv_tensor *t, uint32_t dtype, int64_t start, int64_t n)
 {
     const int64_t item = dtype == DV_DTYPE_f32 ? 4 : 2;
-    return (struct elements){ (char *)t->data + start * item, dtype, item, n, 1, NULL };
+    return (struct elements){ (char *)t->data + start * item, dtype, item, n, 1, NULL, false };
 }
 /* The elements of a result that is made from a line of an input, where one line lies behind the other. If all results are larger
- * than the last cache, they would only push out what is read next. */
+ * than a cache, they would only push out what is read next. */
 DV_INLINE struct elements result_of(
     const dv_isa *isa, const dv_context *ctx, const dv_tensor *t, uint32_t dtype, int64_t start, const struct elements *from)
 {
     enum { AHEAD = 16384 };
     struct elements to = elements_of(t, dtype, start, from->n);
     const int64_t line = from->n * from->item;
-    if (IS_X16(isa) && ctx->flags & DV_CTX_LARGE && to.n % 16 == 0 && (uintptr_t)to.data % (uintptr_t)(16 * to.item) == 0)
-        to.soon = from->data + (line > AHEAD ? line : AHEAD);
+    if (IS_X16(isa) && to.n % 16 == 0 && (uintptr_t)to.data % (uintptr_t)(16 * to.item) == 0) {
+        to.past = ctx->flags & DV_CTX_LARGE;
+        to.soon = from->data + (line > AHEAD || !to.past ? line : AHEAD);
+    }
     return to;
 }
 /* After the last line: other threads see what went past the caches. */
@@ -219,20 +222,23 @@ DV_INLINE double total(const float *lanes)
  * to OUT, where it lies if it is of floats, or to TO. */
 #define AT_ONE(X) (X)[k + i]
 #define AT_LANES(X) LANES((X) + k)
-#define PUT_LINE(ISA, TO, OUT, N, VALUE)                                               \
-    if (IS_X16(ISA) && (TO)->soon)                                                     \
-        for (int64_t k = 0; k < (N); k += 16) {                                        \
-            const dv_lanes value = VALUE(AT_LANES);                                    \
-            __builtin_prefetch((TO)->soon + k * (TO)->item);                           \
-            (ISA)->store((TO)->data + k * (TO)->item, &value, (TO)->dtype | DV__PAST); \
-        }                                                                              \
-    else if (OUT)                                                                      \
-        for (int64_t k = 0; k < (N); k += DV_BLOCK)                                    \
-            DV_BLOCK_LOOP(OUT)[k + i] = VALUE(AT_ONE);                                 \
-    else                                                                               \
-        for (int64_t k = 0; k < (N); k += 16) {                                        \
-            const dv_lanes value = VALUE(AT_LANES);                                    \
-            put_lanes(ISA, TO, k, &value);                                             \
+#define PUT_LINE(ISA, TO, OUT, N, VALUE)                                                   \
+    if (IS_X16(ISA) && (TO)->soon)                                                         \
+        for (int64_t k = 0; k < (N); k += 16) {                                            \
+            const dv_lanes value = VALUE(AT_LANES);                                        \
+            __builtin_prefetch((TO)->soon + k * (TO)->item);                               \
+            if ((TO)->past)                                                                \
+                (ISA)->store((TO)->data + k * (TO)->item, &value, (TO)->dtype | DV__PAST); \
+            else                                                                           \
+                (ISA)->store((TO)->data + k * (TO)->item, &value, (TO)->dtype);            \
+        }                                                                                  \
+    else if (OUT)                                                                          \
+        for (int64_t k = 0; k < (N); k += DV_BLOCK)                                        \
+            DV_BLOCK_LOOP(OUT)[k + i] = VALUE(AT_ONE);                                     \
+    else                                                                                   \
+        for (int64_t k = 0; k < (N); k += 16) {                                            \
+            const dv_lanes value = VALUE(AT_LANES);                                        \
+            put_lanes(ISA, TO, k, &value);                                                 \
         }
 
 /* SUM = the sum of v over n elements, in whole blocks. VALUE sets v, which are 16 elements, such as v = LANES(x + k). Parts of

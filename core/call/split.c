@@ -219,9 +219,11 @@ int dv__run_whole(dv__call *c, const dv__row *row, const void *frame, int64_t wo
     return status;
 }
 
-/* Bytes of the last cache that a core reaches, as Linux says; sysconf() counts those of all cores together. */
+/* Bytes of the last cache that a core reaches, as Linux says; sysconf() counts those of all cores together. Of one that many
+ * cores share, a program can hope for no more than 32 MB. */
 static int64_t last_cache(void)
 {
+    enum { MOST = 1 << 25 };
     static atomic_llong known;
     long long size = atomic_load_explicit(&known, memory_order_relaxed);
     for (int level = 3; !size && level > 1; level--) {
@@ -233,8 +235,8 @@ static int64_t last_cache(void)
         if (file)
             fclose(file);
     }
-    if (size <= 0)
-        size = 1 << 25; /* not known */
+    if (size <= 0 || size > MOST)
+        size = MOST;
     atomic_store_explicit(&known, size, memory_order_relaxed);
     return size;
 }

@@ -35,7 +35,7 @@ DV_INLINE void softmax_line(const dv_isa *isa, const struct elements *to, const 
     float most[DV_BLOCK];
     double sum;
     float *const there = floats_of(from), *const x = there ? there : floats, *const out = floats_of(to),
-                 *const e = out && !to->soon ? out : floats;
+                 *const e = out && !to->past ? out : floats;
     for (int i = 0; i < DV_BLOCK; i++)
         most[i] = -(float)INFINITY;
     for (int64_t k = 0; !there && k < line_room(from->n); k += 16)

@@ -252,6 +252,7 @@ static inline void product_of_squares(
     const int64_t k = words_of(isa, w->k), size = w->q->dtype.bits / 8, apart = step * w->k * size;
     enum { BESIDE = DEPTH / 4, LOADED = DEPTH / 2 }; /* words at once, in place and loaded */
     _Alignas(64) float squares[2 * GROUP * SQUARE], lines[2 * SQUARE * (LOADED + GAP)];
+    squares_begin();
     for (int64_t c = 0, some; c < count; c += some) {
         const bool words = has_words(isa, w) && count - c >= SQUARE, two = count - c >= 2 * SQUARE;
         some = two ? 2 * SQUARE : count - c < SQUARE ? count - c : SQUARE;
@@ -276,6 +277,7 @@ static inline void product_of_squares(
             isa->squares(x, packed_room(isa, w->k), rows, now, at, whole(n, SQUARE), two, squares, at + n < k ? NULL : sums + c);
         }
     }
+    squares_end();
 }
 /* Rows from, from + step, ... of w, count <= COLUMNS of them, times a packed group: sums[rows][COLUMNS]. Words are taken in spans
  * whose part of x lies in the second cache. */
@@ -458,7 +460,6 @@ DV_TARGET_AVX512 static void squares_amx(
 {
     const int64_t passes = up(rows, 2 * SQUARE), all = two ? 2 * SQUARE : SQUARE;
     enum { ONE = SQUARE * LINE, GROUPS = GROUP * LINE }; /* bytes: of a square, and of all that are one row of w */
-    squares_begin();
     for (int64_t t = 0, pass = 0; t < rows; t += 2 * SQUARE, pass++) {
         const int64_t begin = all * pass / passes, end = all * (pass + 1) / passes;
         char *const to = (char *)(squares + t * SQUARE);
@@ -477,7 +478,6 @@ DV_TARGET_AVX512 static void squares_amx(
                 turn_square((char *)(sums + (t + r * SQUARE) * COLUMNS + c * SQUARE), COLUMNS * 4, to + r * ONE + c * GROUPS,
                     LINE, rows - t - r * SQUARE);
     }
-    squares_end();
 }
 static const product_isa product_amx = { 1, 2, SQUARE, SQUARE, load_avx512, store_avx512, NULL, NULL, NULL, NULL,
     bytes_avx512bf16, squares_amx, &product_avx512bf16 };

@@ -119,6 +119,8 @@ DV_TARGET_AVX512 static inline void turn_square(char *to, int64_t to_row, const 
 /* The row for bf16, with a comma behind it, as DV_BF16_ROW. */
 #define DV_AMX_ROW(FRAME, BODY, ...) DV_KERNEL(FRAME, "cpu", "bf16", BODY##_amx, .isa = "amx-bf16", __VA_ARGS__),
 #else
+static inline void squares_begin(void) {}
+static inline void squares_end(void) {}
 #define DV_AMX_ROW(FRAME, BODY, ...)
 #endif
 #endif

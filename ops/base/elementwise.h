@@ -13,7 +13,7 @@
     X(sigmoid, dv_sigmoidf(x), dv_sigmoid(x), "self: mul(mul(grad, rsub(result, 1)), result)")          \
     X(silu, dv_siluf(x), dv_silu(x), "self: silu_backward(grad, self)")                                 \
     X(sqrt, sqrtf(x), sqrt(x), "self: div(grad, mul(result, 2))")                                       \
-    X(rsqrt, 1 / sqrtf(x), 1 / sqrt(x), "self: mul(mul(grad, -0.5), mul(mul(result, result), result))") \
+    X(rsqrt, 1 / sqrtf(x), 1 / sqrt(x), "self: mul(mul(mul(mul(grad, -0.5), result), result), result)") \
     X(reciprocal, 1 / x, 1 / x, "self: neg(mul(grad, mul(result, result)))")
 
 /* X(name, expression for f32 and f64, for i64, gradient) */

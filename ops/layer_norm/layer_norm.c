@@ -93,7 +93,7 @@ DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a, const 
 DV_ISAS(struct layer_norm, layer_norm_row)
 
 #define CENTRED "(" WIDE("x") " - mean(" WIDE("x") ", [-1], True))"
-#define NORMAL CENTRED " * rsqrt(mean(" CENTRED " * " CENTRED ", [-1], True) + eps)"
+#define NORMAL CENTRED " / sqrt(mean(" CENTRED " * " CENTRED ", [-1], True) + eps)" /* the gradient of rsqrt has its cube */
 #define WEIGHTED "if(present(weight), " NORMAL " * weight, " NORMAL ")"
 
 DV_OPERATOR(layer_norm, struct layer_norm, (x, weight, bias, eps, out),

@@ -119,7 +119,7 @@ DV_OPERATOR(add_rms_norm, struct add_rms_norm, (x, residual, weight, eps, out),
         DV_KERNEL(struct add_rms_norm, "cpu", FLOATS, add_rms_norm_reference, .split = 8, .flags = DV_KERNEL_REFERENCE)));
 
 /* ---- backward ------------------------------------------------------------------------------------------------------------
- * With r = 1 / sqrt(mean(x^2) + eps) and g = grad * weight: grad_x = r g - x r^3 mean(g x); grad_weight = sum of grad x r. */
+ * With r = 1 / sqrt(mean(x^2) + eps) and g = grad * weight: grad_x = r (g - x r^2 mean(g x)); grad_weight = sum of grad x r. */
 
 struct rms_norm_backward {
     const dv_tensor *grad_output, *x, *weight;
@@ -169,14 +169,14 @@ DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backw
         load_line(isa, g, a->grad_output, r * n, n, 0);
         SUM_BLOCKS(products, n, v = LANES(g + k) * LANES(x + k) * LANES(weight + k))
         SUM_BLOCKS(squares, n, v = LANES(x + k) * LANES(x + k))
-        const double exact = scale_of(x, squares, n, a->eps); /* both terms from it: nearly equal ones are subtracted */
-        const float scale = (float)exact, back = (float)(exact * exact * exact * products / (double)n);
+        const double exact = scale_of(x, squares, n, a->eps);
+        const float scale = (float)exact, back = (float)(exact * exact * products / (double)n);
         for (int64_t k = 0; k < n; k += DV_BLOCK)
             DV_BLOCK_LOOP
             {
                 const float d = g[k + i], v = x[k + i];
                 sum[k + i] += d * v * scale;
-                x[k + i] = scale * d * weight[k + i] - v * back;
+                x[k + i] = (d * weight[k + i] - v * back) * scale;
             }
         store_line(isa, a->grad_x, r * n, x, n);
     }

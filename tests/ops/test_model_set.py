@@ -138,6 +138,22 @@ def test_norms_whose_squares_are_no_floats(isa, scale):
             torch.testing.assert_close(dovetail.ops.rms_norm(wide.float(), torch.ones(n), eps).double(), dovetail.ops.rms_norm(wide, torch.ones(n).double(), eps), rtol=1e-6, atol=1e-30)
 
 
+@pytest.mark.parametrize("name, scale", [("rms_norm", 1e-30), ("rms_norm", 1e30), ("layer_norm", 1e-18), ("layer_norm", 1e-13), ("layer_norm", 1e15), ("layer_norm", 1e18)])
+def test_gradients_of_norms_whose_cubes_are_no_floats(name, scale, isa):
+    """One over the deviation, cubed, leaves f32 long before the gradient does."""
+    g = torch.Generator().manual_seed(3)
+    x, w, out = torch.randn(4, 64, generator=g) * scale, torch.randn(64, generator=g), torch.randn(4, 64, generator=g)
+
+    def gradients(dtype, norm):
+        leaves = [t.to(dtype).requires_grad_() for t in (x, w)]
+        return torch.autograd.grad(norm(*leaves), leaves, out.to(dtype))
+
+    plain = {"rms_norm": lambda x, w: x * (x * x).mean(-1, keepdim=True).rsqrt() * w, "layer_norm": lambda x, w: torch.nn.functional.layer_norm(x, (64,), w, eps=0)}
+    ours = {"rms_norm": lambda x, w: torch.ops.dovetail.rms_norm(x, w, 0.0), "layer_norm": lambda x, w: torch.ops.dovetail.layer_norm(x, w, None, 0.0)}
+    for found, exact in zip(gradients(torch.float32, ours[name]), gradients(torch.float64, plain[name])):
+        assert ((found.double() - exact).abs() <= 1e-6 * exact.abs().max()).all()
+
+
 def test_a_row_of_one_number_becomes_0(isa):
     for value in (1.0, 1e8, 1.1e10, 1e15, 1e17, 3e18, 1e20):
         for n in (3, 64, 800, 937, 4999):

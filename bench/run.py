@@ -7,8 +7,8 @@ greater of them in percent, or how many times as fast as a peer, or as the best 
     {"case": ..., "threads": 1, "ours": 250, "peers": {"torch eager": 420}, "limits": [36, 92], "peak": "f32", "memory": "cache", "flops": ...,
      "bytes": ..., "gflops": ..., "gb": ..., "goals": {"share": 90, "torch eager": 1.5}}
 or those limits by themselves: {"limits": {"DRAM: read, GB/s": [36, 38]}, "threads": [1, 2]}.
-`bench/run.py --write` also puts the tables into docs/performance.md, and docs/roofline.svg beside it; `--only NAME` runs one file; --quick leaves out
-slow peers and large cases.
+`bench/run.py --write` also puts the tables into docs/performance.md, in the section of this processor, and a roofline beside it; `--only NAME` runs
+one file; --quick leaves out slow peers and large cases.
 """
 import argparse
 import datetime
@@ -106,19 +106,31 @@ def tables(rows):
         yield "Operators beside the limits", *case_table(cases)
 
 
+def processor():
+    """Its name, and the instruction sets that matter here."""
+    facts = dict(re.findall(r"^(model name|flags)\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M))
+    flags = facts.get("flags", "").split()
+    name = " ".join(re.sub(r"\((R|TM)\)|Processor|CPU|@.*", "", facts.get("model name", platform.machine())).split())
+    has = [isa for flag, isa in (("avx512f", "AVX-512"), ("amx_tile", "AMX")) if flag in flags] or ["AVX2" if "avx2" in flags else "base"]
+    return f"{name} ({', '.join(has)})"
+
+
 def write(rows):
+    """Replaces the section of this processor, or adds one."""
     import roofline
 
-    page = ROOT / "docs" / "performance.md"
-    cpu = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
-    flags = next((l for l in open("/proc/cpuinfo") if l.startswith("flags")), "")
-    isa = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "base"
-    lines = [f"Measured {datetime.date.today()} on {os.cpu_count()} cores of {cpu} ({isa}), {platform.python_implementation()} {platform.python_version()}."]
+    page, name = ROOT / "docs" / "performance.md", processor()
+    picture = f"roofline-{'-'.join(re.findall('[a-z0-9]+', name.lower()))}.svg"
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip() or "unknown"
+    lines = [f"<!-- figures: {name} -->", f"## Figures: {name}", "", f"Measured {datetime.date.today()} at commit {commit} on {os.cpu_count()} cores, "
+             f"{platform.python_implementation()} {platform.python_version()}."]
     for title, headings, cells in tables(rows):
         lines += ["", f"### {title}", "", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings), *("| " + " | ".join(line) + " |" for line in cells)]
-    if roofline.draw(rows, ROOT / "docs" / "roofline.svg"):
-        lines += ["", "![each case beneath the limits of the machine](roofline.svg)"]
-    page.write_text(re.sub(r"<!-- figures -->.*?<!-- end -->", lambda _: "<!-- figures -->\n" + "\n".join(lines) + "\n<!-- end -->", page.read_text(), flags=re.S))
+    if roofline.draw(rows, ROOT / "docs" / picture):
+        lines += ["", f"![each case beneath the limits of the machine]({picture})"]
+    section, text = "\n".join([*lines, "<!-- end -->"]), page.read_text()
+    mine = re.compile(rf"<!-- figures: {re.escape(name)} -->.*?<!-- end -->", re.S)
+    page.write_text(mine.sub(lambda _: section, text) if mine.search(text) else text.replace("<!-- figures:", f"{section}\n\n<!-- figures:", 1))
 
 
 def main():

@@ -61,16 +61,19 @@ static inline void squares_zero(void)
     TILE_ZERO(2);
     TILE_ZERO(3);
 }
-#define SUMS_ALL(DO, S)                \
-    DO(0, S.at, S.row);                \
-    if (S.a_two)                       \
-        DO(1, S.at + S.a_next, S.row); \
-    if (S.b_two)                       \
-        DO(2, S.at + S.b_next, S.row); \
-    if (S.a_two && S.b_two)            \
-    DO(3, S.at + S.a_next + S.b_next, S.row)
-static inline void squares_load(struct square_sums s) { SUMS_ALL(TILE_FROM, s); }
-static inline void squares_store(struct square_sums s) { SUMS_ALL(TILE_TO, s); }
+#define OF_SUMS(NAME, DO)                                   \
+    static inline void squares_##NAME(struct square_sums s) \
+    {                                                       \
+        DO(0, s.at, s.row);                                 \
+        if (s.a_two)                                        \
+            DO(1, s.at + s.a_next, s.row);                  \
+        if (s.b_two)                                        \
+            DO(2, s.at + s.b_next, s.row);                  \
+        if (s.a_two && s.b_two)                             \
+            DO(3, s.at + s.a_next + s.b_next, s.row);       \
+    }
+OF_SUMS(load, TILE_FROM)
+OF_SUMS(store, TILE_TO)
 
 /* sums += a times b, of `depth` words, a multiple of SQUARE. */
 #define MULTIPLY(T)                                                                                           \

@@ -182,7 +182,7 @@ BUILT_IN = {
     "Const": constant,
     "Add": lambda n, x, y: x + y, "Sub": lambda n, x, y: x - y, "Mul": lambda n, x, y: x * y, "RealDiv": lambda n, x, y: x / y,
     "Relu": lambda n, x: x.relu(), "Sigmoid": lambda n, x: x.sigmoid(), "Sin": lambda n, x: x.sin(), "Cos": lambda n, x: x.cos(),
-    "Neg": lambda n, x: -x, "Rsqrt": lambda n, x: x.rsqrt(), "Square": lambda n, x: x * x, "Sxpy": lambda n, x, y, alpha: x - y * alpha, "Exp": lambda n, x: x.exp(),
+    "Neg": lambda n, x: -x, "Rsqrt": lambda n, x: x.rsqrt(), "Sqrt": lambda n, x: x.sqrt(), "Square": lambda n, x: x * x, "Sxpy": lambda n, x, y, alpha: x - y * alpha, "Exp": lambda n, x: x.exp(),
     "Pow": lambda n, x, y: x ** y, "Swish": lambda n, x: torch.nn.functional.silu(x),
     "Identity": lambda n, x: x, "TensorMove": lambda n, x: x.clone(), "Assign": lambda n, x, y: x.copy_(y),
     "Cast": lambda n, x: x.to(CAST[n.attr["dst_type"].i]), "Reshape": lambda n, x, s: x.reshape(s.tolist()),

@@ -223,7 +223,7 @@ static inline void product_few(
 }
 /* vectors[rows][DOTS]: the product of words begin to end with DOTS rows of w, or with `some`, whose number is less. */
 static inline void product_of_tile(const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t some,
-    int64_t begin, int64_t end, const float *x, int64_t rows, float *vectors)
+    int64_t next, int64_t begin, int64_t end, const float *x, int64_t rows, float *vectors)
 {
     const int64_t depth = whole(up(end - begin, up(end - begin, DEPTH)), GAP);
     const int64_t size = w->q->dtype.bits / 8, apart = step * w->k * size;
@@ -238,7 +238,7 @@ static inline void product_of_tile(const product_isa *isa, const factor *w, int6
         const struct rows now = {
             .at = in_place ? place_of(isa, w, from, at) : lines,
             .stride = in_place ? apart / 4 : DEPTH + GAP,
-            .soon = at + n < end ? place_of(isa, w, from, at + n) : place_of(isa, w, from + DOTS * step, begin),
+            .soon = at + n < end ? place_of(isa, w, from, at + n) : place_of(isa, w, next, begin),
             .apart = apart,
             .lines = w->load ? 0 : up(n * isa->each * size, LINE),
         };
@@ -246,8 +246,8 @@ static inline void product_of_tile(const product_isa *isa, const factor *w, int6
     }
 }
 /* The product by squares. Rows of w are read where they lie, two squares of them at a time, if there are so many. */
-static inline void product_of_squares(
-    const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
+static inline void product_of_squares(const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count,
+    int64_t next, const float *x, int64_t rows, float *sums)
 {
     const int64_t k = words_of(isa, w->k), size = w->q->dtype.bits / 8, apart = step * w->k * size;
     enum { BESIDE = DEPTH / 4, LOADED = DEPTH / 2 }; /* words at once, in place and loaded */
@@ -270,7 +270,8 @@ static inline void product_of_squares(
             const struct rows now = {
                 .at = in_place ? place_of(isa, w, from + c * step, at) : lines,
                 .stride = in_place ? apart / 4 : LOADED + GAP,
-                .soon = at + n < k ? place_of(isa, w, from + c * step, at + n) : place_of(isa, w, from + (c + some) * step, 0),
+                .soon = at + n < k ? place_of(isa, w, from + c * step, at + n)
+                                   : place_of(isa, w, c + some < count ? from + (c + some) * step : next, 0),
                 .apart = apart,
                 .lines = w->load ? 0 : up(n * isa->each * size, LINE),
             };
@@ -280,9 +281,9 @@ static inline void product_of_squares(
     squares_end();
 }
 /* Rows from, from + step, ... of w, count <= COLUMNS of them, times a packed group: sums[rows][COLUMNS]. Words are taken in spans
- * whose part of x lies in the second cache. */
-static inline void product(
-    const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
+ * whose part of x lies in the second cache. next: the row of w that will be wanted then; it is asked for. */
+static inline void product(const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, int64_t next,
+    const float *x, int64_t rows, float *sums)
 {
     isa = product_for(isa, rows);
     const int64_t k = words_of(isa, w->k), span = k ? whole(up(k, up(k * rows, SPAN)), GAP) : 0;
@@ -290,7 +291,7 @@ static inline void product(
     if (!isa->squares || !k || count < COLUMNS)
         memset(sums, 0, (size_t)(rows * COLUMNS) * sizeof *sums);
     if (isa->squares) {
-        product_of_squares(isa, w, from, step, count, x, rows, sums);
+        product_of_squares(isa, w, from, step, count, next, x, rows, sums);
         return;
     }
     if (rows <= FEW && k && (has_words(isa, w) || is_halves(isa, w))) {
@@ -300,7 +301,8 @@ static inline void product(
     for (int64_t at = 0; at < k; at += span)
         for (int64_t c = 0; c < count; c += DOTS) {
             const int64_t some = count - c < DOTS ? count - c : DOTS, end = at + span < k ? at + span : k;
-            product_of_tile(isa, w, from + c * step, step, some, at, end, x, rows, vectors);
+            product_of_tile(isa, w, from + c * step, step, some, c + DOTS < count ? from + (c + DOTS) * step : next, at, end, x,
+                rows, vectors);
             sum_vectors(isa, vectors, rows * DOTS);
             for (int64_t t = 0; t < rows; t++)
                 for (int64_t i = 0; i < DOTS; i++)

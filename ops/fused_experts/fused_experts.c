@@ -414,8 +414,9 @@ static int up_blocks(void *arg, int64_t begin, int64_t end)
         const int64_t first = at % f->blocks * COLUMNS, count = m->n - first < COLUMNS ? m->n - first : COLUMNS;
         const int64_t gate = gate_at(m->activation, first), high = up_at(m->activation, first, m->n), e = g->expert;
         const int64_t all = g->pairs * COLUMNS;
-        product(f->isa, f->w1, e * 2 * m->n + gate, step, count, f->packed + g->x, g->pairs, gates);
-        product(f->isa, f->w1, e * 2 * m->n + high, step, count, f->packed + g->x, g->pairs, ups);
+        product(f->isa, f->w1, e * 2 * m->n + gate, step, count, e * 2 * m->n + high, f->packed + g->x, g->pairs, gates);
+        product(
+            f->isa, f->w1, e * 2 * m->n + high, step, count, e * 2 * m->n + gate + count * step, f->packed + g->x, g->pairs, ups);
         finish_rows(&m->w1, f->w1, e, gate, step, count, g->pairs, gates);
         finish_rows(&m->w1, f->w1, e, high, step, count, g->pairs, ups);
         memset(gates + all, 0, DV_BLOCK * sizeof *gates), memset(ups + all, 0, DV_BLOCK * sizeof *ups);
@@ -444,7 +445,9 @@ static int down_blocks(void *arg, int64_t begin, int64_t end)
     for (int64_t first = begin * COLUMNS; first < end * COLUMNS && first < m->k; first += COLUMNS)
         for (const struct group *g = f->groups; g < f->groups + f->count; g++) {
             const int64_t count = m->k - first < COLUMNS ? m->k - first : COLUMNS;
-            product(f->isa, f->w2, g->expert * m->k + first, 1, count, f->packed + g->a, g->pairs, sums);
+            const int64_t next = g + 1 < f->groups + f->count ? g[1].expert * m->k + first
+                                                              : f->groups->expert * m->k + first + count;
+            product(f->isa, f->w2, g->expert * m->k + first, 1, count, next, f->packed + g->a, g->pairs, sums);
             finish_rows(&m->w2, f->w2, g->expert, first, 1, count, g->pairs, sums);
             for (int64_t t = 0; t < g->pairs; t++) {
                 float *const to = f->sums + f->tokens[g->first + t] * m->k + first;

@@ -61,7 +61,7 @@ static int blocks(void *arg, int64_t begin, int64_t end)
     for (int64_t first = begin * COLUMNS; first < end * COLUMNS && first < n; first += COLUMNS) {
         const int64_t count = n - first < COLUMNS ? n - first : COLUMNS;
         float scale[COLUMNS] = { 0 }, bias[COLUMNS] = { 0 };
-        product(p->isa, &w, first, 1, count, p->x, p->rows, sums);
+        product(p->isa, &w, first, 1, count, first + count, p->x, p->rows, sums);
         for (int64_t c = 0; c < count; c++) {
             scale[c] = number(w.k ? p->a->weight_scale : NULL, first + c, 1); /* a sum of nothing is 0 */
             bias[c] = number(p->a->bias, first + c, 0);

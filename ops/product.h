@@ -153,8 +153,9 @@ static inline void pack(
             put_packed(isa, to, room, rows, t, 1, 0, (const char *)x->data + at[t] * k * size, 0, k * size);
         for (int64_t from = 0; from < k && (!words || together > 1); from += DV_BLOCK) {
             const int64_t n = k - from < DV_BLOCK ? k - from : DV_BLOCK, bytes = n * 4 / isa->each;
+            const void *line = lines;
             for (int64_t r = 0; r < some; r++) {
-                const void *line = (const char *)x->data + (at[t + r] * k + from) * size;
+                line = (const char *)x->data + (at[t + r] * k + from) * size;
                 if (!words) {
                     isa->load(numbers, x, at[t + r] * k + from, n, 0);
                     for (int64_t i = 0; times && i < n; i++)
@@ -165,9 +166,10 @@ static inline void pack(
                     }
                     line = as_words(isa, half, numbers, n);
                 }
-                memcpy(lines + r * DV_BLOCK * 2, line, (size_t)bytes);
+                if (together > 1)
+                    memcpy(lines + r * DV_BLOCK * 2, line, (size_t)bytes);
             }
-            put_packed(isa, to, room, rows, t, some, from / isa->each, lines, DV_BLOCK * 4, bytes);
+            put_packed(isa, to, room, rows, t, some, from / isa->each, together > 1 ? lines : line, DV_BLOCK * 4, bytes);
         }
     }
 }

@@ -422,15 +422,13 @@ static int up_blocks(void *arg, int64_t begin, int64_t end)
         memset(gates + all, 0, DV_BLOCK * sizeof *gates), memset(ups + all, 0, DV_BLOCK * sizeof *ups);
         f->activate(m, gates, ups, line_room(all));
         for (int64_t t = 0, some; t < g->pairs; t += some) {
-            float words[SQUARE * COLUMNS];
+            uint16_t half[SQUARE * COLUMNS];
+            const bool pairs = f->isa->each == 2;
             some = g->pairs - t < SQUARE ? g->pairs - t : SQUARE;
-            for (int64_t r = 0; r < some; r++) {
-                uint16_t half[COLUMNS];
-                memcpy(words + r * COLUMNS, as_words(f->isa, half, gates + (t + r) * COLUMNS, count),
-                    (size_t)(count * 4 / f->isa->each));
-            }
-            put_packed(f->isa, f->packed + g->a, packed_room(f->isa, m->n), g->pairs, t, some, first / f->isa->each, words,
-                COLUMNS * 4, count * 4 / f->isa->each);
+            for (int64_t r = 0; pairs && r < some; r++)
+                as_words(f->isa, half + r * COLUMNS, gates + (t + r) * COLUMNS, count);
+            put_packed(f->isa, f->packed + g->a, packed_room(f->isa, m->n), g->pairs, t, some, first / f->isa->each,
+                pairs ? (const void *)half : gates + t * COLUMNS, COLUMNS * 4 / f->isa->each, count * 4 / f->isa->each);
         }
     }
     return DV_OK;

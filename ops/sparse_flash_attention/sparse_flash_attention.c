@@ -429,10 +429,10 @@ DV_INLINE void score_tokens(
             load_both(f, fns, u->tokens + c * wide, x->key, x->key_rope, u->rows[t + c < count ? t + c : count - 1]);
         for (int64_t h = 0, some, soon = t + at_once; h < u->heads; h += some) {
             some = u->heads - h < SOME_HEADS ? u->heads - h : SOME_HEADS;
-            const int64_t first = soon + h * at_once / u->heads, last = soon + (h + some) * at_once / u->heads;
-            if (f->of.ahead)
-                want_rows(x->key, u->rows, first, last, count, x->d);
-            if (f->of.ahead && x->key_rope)
+            const int64_t first = soon + h * at_once / u->heads,
+                          last = f->of.ahead ? soon + (h + some) * at_once / u->heads : first;
+            want_rows(x->key, u->rows, first, last, count, x->d);
+            if (x->key_rope)
                 want_rows(x->key_rope, u->rows, first, last, count, x->r);
             fns->scores(u->scores + (t - begin) * u->heads + h, u->q + h * wide, u->heads, some, u->tokens, wide);
         }
@@ -445,9 +445,10 @@ DV_INLINE void add_values(
     const struct attention *const x = f->x;
     const int64_t each = f->of.each, fill = f->of.fill, step = f->e + PADDING;
     for (int64_t h = 0; h < u->heads; h++)
-        for (int64_t i = 0; i < f->e && u->factor[h] != 1; i += ALIGN)
+        for (int64_t i = 0; i < f->e && u->factor[h] != 1; i += ALIGN) {
             DV__VECTOR_LOOP(k, ALIGN)
-    u->out[h * step + i + k] *= u->factor[h];
+            u->out[h * step + i + k] *= u->factor[h];
+        }
     for (int64_t t = begin; t < end; t += f->of.block) {
         const int64_t all = end - t < f->of.block ? end - t : f->of.block, filled = (all + fill - 1) / fill * fill;
         const int64_t rows = (all + each - 1) / each;

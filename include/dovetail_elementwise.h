@@ -238,38 +238,37 @@ typedef void (*dv_step_f64)(double *const *out, const double *const *in, void *w
 typedef union dv__room { float f32[DV_BLOCK]; double f64[DV_BLOCK]; } dv__room;
 /* clang-format on */
 
-/* n elements of any dtype that a loop may have, from start on, as float or double, and back: an integer of its range, 0 for NaN.
+/* n elements of any dtype that a loop may have, as float or double, and back: an integer of its range, 0 for NaN.
  * Whole blocks of small integers have loops that become vectors. */
-#define DV__SMALL_INTEGERS(X)             \
-    X(i8, int8_t, INT8_MIN, INT8_MAX)     \
-    X(i16, int16_t, INT16_MIN, INT16_MAX) \
-    X(i32, int32_t, INT32_MIN, INT32_MAX) \
-    X(u8, uint8_t, 0, UINT8_MAX)
-#define DV__READ_BLOCK(DTYPE, TYPE, LEAST, MOST) \
-    case DV_DTYPE_##DTYPE:                       \
-        DV_BLOCK_LOOP                            \
-        x[i] = ((const TYPE *)data)[start + i];  \
-        break;
-#define DV__WRITE_BLOCK(DTYPE, TYPE, LEAST, MOST)                         \
-    case DV_DTYPE_##DTYPE:                                                \
-        DV_BLOCK_LOOP                                                     \
-        {                                                                 \
-            const double low = x[i] > LEAST ? x[i] : LEAST;               \
-            const int32_t whole = (int32_t)(low < MOST ? low : MOST);     \
-            ((TYPE *)data)[start + i] = (TYPE)(x[i] == x[i] ? whole : 0); \
-        }                                                                 \
-        return;
-DV__ONCE static void dv__read(dv__room *to, bool f64, const void *data, int64_t start, int64_t n, uint32_t dtype)
+/* clang-format off */
+#define DV__SMALL_INTEGERS(X) X(i8, int8_t) X(i16, int16_t) X(i32, int32_t) X(u8, uint8_t)
+#define DV__WIDEN(DTYPE, TYPE)  case DV_DTYPE_##DTYPE: DV_BLOCK_LOOP whole[i] = ((const TYPE *)data)[i]; break;
+#define DV__NARROW(DTYPE, TYPE) case DV_DTYPE_##DTYPE: DV_BLOCK_LOOP ((TYPE *)data)[i] = (TYPE)whole[i]; return;
+/* clang-format on */
+DV__ONCE static void dv__read(dv__room *to, bool f64, const void *data, int64_t n, uint32_t dtype)
 {
     double x[DV_BLOCK] = { 0 };
+    int32_t whole[DV_BLOCK] = { 0 };
+    bool small = true;
     switch (n == DV_BLOCK ? dtype : 0) {
-        DV__SMALL_INTEGERS(DV__READ_BLOCK)
+        DV__SMALL_INTEGERS(DV__WIDEN)
     case DV_DTYPE_bool:
         DV_BLOCK_LOOP
-        x[i] = ((const uint8_t *)data)[start + i] != 0;
+        whole[i] = ((const uint8_t *)data)[i] != 0;
         break;
-    default: dv_load_f64(x, data, start, n, dtype);
+    default:
+        small = false;
+        for (int64_t i = 0; i < n; i++)
+            switch (dtype) {
+            case DV_DTYPE_f64:
+            case DV_DTYPE_f32:
+            case DV_DTYPE_bf16:
+            case DV_DTYPE_f16: x[i] = dv_get_f64(data, i, dtype); break;
+            default: x[i] = (double)dv_get_i64(data, i, dtype);
+            }
     }
+    DV_BLOCK_LOOP
+    x[i] = small ? (double)whole[i] : x[i];
     if (f64)
         memcpy(to->f64, x, sizeof x);
     else
@@ -280,27 +279,37 @@ static inline int64_t dv__whole(double x, int64_t least, int64_t most)
 {
     return x != x ? 0 : x <= (double)least ? least : x >= (double)most ? most : (int64_t)x;
 }
-DV__ONCE static void dv__write(void *data, int64_t start, int64_t n, uint32_t dtype, const dv__room *from, bool f64)
+DV__ONCE static void dv__write(void *data, int64_t n, uint32_t dtype, const dv__room *from, bool f64)
 {
     double x[DV_BLOCK];
+    int32_t whole[DV_BLOCK];
     if (f64)
         memcpy(x, from->f64, sizeof x);
     else
         DV_BLOCK_LOOP
     x[i] = (double)from->f32[i];
+    const bool i8 = dtype == DV_DTYPE_i8, i16 = dtype == DV_DTYPE_i16, u8 = dtype == DV_DTYPE_u8;
+    const double least = i8 ? INT8_MIN : i16 ? INT16_MIN : u8 ? 0 : INT32_MIN;
+    const double most = i8 ? INT8_MAX : i16 ? INT16_MAX : u8 ? UINT8_MAX : INT32_MAX;
+    DV_BLOCK_LOOP
+    {
+        const double low = x[i] > least ? x[i] : least;
+        const int32_t all = (int32_t)(low < most ? low : most);
+        whole[i] = x[i] == x[i] ? all : 0;
+    }
     switch (n == DV_BLOCK ? dtype : 0) {
-        DV__SMALL_INTEGERS(DV__WRITE_BLOCK)
+        DV__SMALL_INTEGERS(DV__NARROW)
     default: break;
     }
     for (int64_t i = 0; i < n; i++) {
         switch (dtype) {
-        case DV_DTYPE_i8: ((int8_t *)data)[start + i] = (int8_t)dv__whole(x[i], INT8_MIN, INT8_MAX); break;
-        case DV_DTYPE_i16: ((int16_t *)data)[start + i] = (int16_t)dv__whole(x[i], INT16_MIN, INT16_MAX); break;
-        case DV_DTYPE_i32: ((int32_t *)data)[start + i] = (int32_t)dv__whole(x[i], INT32_MIN, INT32_MAX); break;
-        case DV_DTYPE_i64: ((int64_t *)data)[start + i] = dv__whole(x[i], INT64_MIN, INT64_MAX); break;
-        case DV_DTYPE_u8: ((uint8_t *)data)[start + i] = (uint8_t)dv__whole(x[i], 0, UINT8_MAX); break;
-        case DV_DTYPE_bool: ((bool *)data)[start + i] = x[i] < 0 || x[i] > 0 || x[i] != x[i]; break;
-        default: dv_put_f64(data, start + i, dtype, x[i]);
+        case DV_DTYPE_i8: ((int8_t *)data)[i] = (int8_t)whole[i]; break;
+        case DV_DTYPE_i16: ((int16_t *)data)[i] = (int16_t)whole[i]; break;
+        case DV_DTYPE_i32: ((int32_t *)data)[i] = whole[i]; break;
+        case DV_DTYPE_i64: ((int64_t *)data)[i] = dv__whole(x[i], INT64_MIN, INT64_MAX); break;
+        case DV_DTYPE_u8: ((uint8_t *)data)[i] = (uint8_t)whole[i]; break;
+        case DV_DTYPE_bool: ((bool *)data)[i] = x[i] < 0 || x[i] > 0 || x[i] != x[i]; break;
+        default: dv_put_f64(data, i, dtype, x[i]);
         }
     }
 }
@@ -336,65 +345,48 @@ DV__ONCE static void dv__sides_of(dv__side *to, const dv_tensor *const *t, int n
             to[k].one = t[k]->shape[i] == 1;
     }
 }
+/* So many elements from `at` on, as they are; then 0 up to a whole block. */
+DV__ONCE static void dv__copy(void *to, const dv__side *side, int64_t at, int64_t count)
+{
+    memset(to, 0, (size_t)(DV_BLOCK * side->item));
+    for (int64_t i = 0, some = count; i < count; i += some) {
+        const int64_t from = side->period ? (at + i) % side->period : at, left = side->period ? side->period - from : count;
+        some = left < count - i ? left : count - i;
+        memcpy((char *)to + i * side->item, side->data + from * side->item, (size_t)(some * side->item));
+    }
+}
 /* An input's block from element `at` on, and the other way round; what is not where the step can use it. */
-DV__ONCE static void dv__fetch_part(const dv_isa *isa, dv__room *to, const dv__side *side, int64_t at, int64_t count, bool wide)
-{
-    const size_t bytes = (size_t)(count * side->item);
-    const char *const first = side->data + at * side->item;
-    if (side->same) {
-        memcpy(to, first, bytes);
-        memset((char *)to + bytes, 0, (size_t)(DV_BLOCK * side->item) - bytes);
-    } else if (side->half) {
-        uint16_t rest[DV_BLOCK] = { 0 };
-        memcpy(rest, first, bytes);
-        dv_block_load(isa, to->f32, rest, side->dtype);
-    } else {
-        dv__read(to, wide, side->data, at, count, side->dtype);
-    }
-}
-DV__ONCE static void dv__store_part(
-    const dv_isa *isa, const dv__room *from, const dv__side *side, int64_t at, int64_t count, bool wide)
-{
-    uint16_t rest[DV_BLOCK];
-    if (side->same) {
-        memcpy(side->data + at * side->item, from, (size_t)(count * side->item));
-    } else if (side->half) {
-        dv_block_store(isa, rest, from->f32, side->dtype);
-        memcpy(side->data + 2 * at, rest, (size_t)count * 2);
-    } else {
-        dv__write(side->data, at, count, side->dtype, from, wide);
-    }
-}
 DV_INLINE void dv__fetch(const dv_isa *isa, dv__room *to, const dv__side *side, int64_t at, int64_t count, bool wide)
 {
-    if (side->half && count == DV_BLOCK)
-        dv_block_load(isa, to->f32, (const uint16_t *)(const void *)(side->data + 2 * at), side->dtype);
-    else
-        dv__fetch_part(isa, to, side, at, count, wide);
+    dv__room part;
+    const void *data = side->data + at * side->item;
+    if (count < DV_BLOCK || side->period) {
+        dv__room *const copy = side->same ? to : &part;
+        dv__copy(copy, side, at, count);
+        data = copy;
+    }
+    if (side->half)
+        dv_block_load(isa, to->f32, (const uint16_t *)data, side->dtype);
+    else if (!side->same)
+        dv__read(to, wide, data, count, side->dtype);
 }
 DV_INLINE void dv__store(const dv_isa *isa, const dv__room *from, const dv__side *side, int64_t at, int64_t count, bool wide)
 {
-    if (side->half && count == DV_BLOCK)
-        dv_block_store(isa, (uint16_t *)(void *)(side->data + 2 * at), from->f32, side->dtype);
-    else
-        dv__store_part(isa, from, side, at, count, wide);
-}
-/* The same of an input that repeats. */
-DV__ONCE static void dv__fetch_again(const dv_isa *isa, dv__room *to, const dv__side *side, int64_t at, int64_t count, bool wide)
-{
-    _Alignas(8) char bytes[DV_BLOCK * 8];
-    dv__side of_block = *side;
-    of_block.data = bytes;
-    for (int64_t i = 0, some; i < count; i += some) {
-        const int64_t from = (at + i) % side->period, left = side->period - from;
-        some = left < count - i ? left : count - i;
-        memcpy(bytes + i * side->item, side->data + from * side->item, (size_t)(some * side->item));
+    void *const data = side->data + at * side->item;
+    uint16_t part[DV_BLOCK];
+    const void *rest = from;
+    if (side->half) {
+        dv_block_store(isa, count == DV_BLOCK ? (uint16_t *)data : part, from->f32, side->dtype);
+        rest = part;
     }
-    dv__fetch_part(isa, to, &of_block, 0, count, wide);
+    if (!side->half && !side->same)
+        dv__write(data, count, side->dtype, from, wide);
+    else if (count < DV_BLOCK)
+        memcpy(data, rest, (size_t)(count * side->item));
 }
 DV__ONCE static void dv__fill(dv__room *to, const dv__side *side, bool wide) /* with the one element of an input */
 {
-    dv__read(to, wide, side->data, 0, 1, side->dtype);
+    dv__read(to, wide, side->data, 1, side->dtype);
     for (int i = 1; i < DV_BLOCK; i++)
         if (wide)
             to->f64[i] = to->f64[0];
@@ -421,9 +413,7 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
         for (int k = 0; k < nin; k++) {
             const bool direct = from[k].same && count == DV_BLOCK && !from[k].one && !from[k].period;
             x[k] = direct ? (const void *)(from[k].data + at * from[k].item) : (const void *)&rest[k];
-            if (from[k].period)
-                dv__fetch_again(isa, &rest[k], &from[k], at, count, wide);
-            else if (!direct && (n == 1 || !from[k].one))
+            if (!direct && (n == 1 || !from[k].one))
                 dv__fetch(isa, &rest[k], &from[k], at, count, wide);
         }
         for (int k = 0; k < nout; k++)
@@ -500,18 +490,17 @@ DV__X16 void dv__put_x16(dv__cells to, int64_t i, const dv_f32x16 *x)
 
 /* A loop over all elements: its inputs, and then its results. Blocks that cannot be used where they lie are in `rest`. */
 typedef struct dv__run {
-    const dv_isa *isa;
     int nin, n;
-    bool whole; /* there are no integers: many blocks are computed at once */
-    bool large;
+    bool bf16, large; /* of cells */
+    bool whole;       /* there are no integers: many blocks are computed at once */
     dv__side side[2 * DV__MOST];
     dv__cells cells[2 * DV__MOST];
     _Alignas(64) dv__room rest[2 * DV__MOST];
 } dv__run;
-DV__ONCE static void dv__run_begin(dv__run *run, const dv_context *ctx, const dv_isa *isa, int64_t elements,
-    dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin)
+DV__ONCE static void dv__run_begin(dv__run *run, const dv_context *ctx, bool bf16, int64_t elements, dv_tensor *const *out,
+    int nout, const dv_tensor *const *in, int nin)
 {
-    run->isa = isa;
+    run->bf16 = bf16;
     run->nin = nin;
     run->n = nin + nout;
     run->whole = true;
@@ -541,50 +530,62 @@ DV__ONCE static int64_t dv__run_next(dv__run *run, int64_t at, int64_t left)
         const dv__side *const side = &run->side[k];
         const int64_t here = side->period ? at % side->period : at;
         dv__cells *const cells = &run->cells[k];
-        *cells = (dv__cells){ (char *)&run->rest[k], side->one ? 0 : sizeof(float), DV_DTYPE_f32, false, false };
+        *cells = (dv__cells){ (char *)&run->rest[k], side->one ? 0 : sizeof(float), DV_DTYPE_f32, run->bf16, false };
         if (side->one)
             continue;
-        if (count >= DV_BLOCK && (side->same || side->half) && !(side->period && here + count > side->period)) {
-            char *const to = side->data + here * side->item;
-            const bool large = run->large && (k < run->nin ? !side->period : (uintptr_t)to % 64 == 0);
-            *cells = (dv__cells){ to, side->item, side->dtype, run->isa == &dv_isa_avx512bf16, large };
-        } else if (side->period) {
-            dv__fetch_again(run->isa, &run->rest[k], side, at, count, false);
+        if (side->same || side->half) {
+            cells->item = side->item, cells->dtype = side->dtype;
+            if (count >= DV_BLOCK && !(side->period && here + count > side->period)) {
+                cells->at = side->data + here * side->item;
+                cells->large = run->large && (k < run->nin ? !side->period : (uintptr_t)cells->at % 64 == 0);
+            } else if (k < run->nin) {
+                dv__copy(cells->at, side, at, count);
+            }
         } else if (k < run->nin) {
-            dv__fetch_part(run->isa, &run->rest[k], side, at, count, false);
+            dv__room part;
+            dv__copy(&part, side, at, count);
+            dv__read(&run->rest[k], false, &part, DV_BLOCK, side->dtype);
         }
     }
     return count;
 }
 DV__ONCE static void dv__run_store(dv__run *run, int64_t at, int64_t count) /* the results in `rest` */
 {
-    for (int k = run->nin; k < run->n; k++)
-        if (run->cells[k].at == (char *)&run->rest[k])
-            dv__store_part(run->isa, &run->rest[k], &run->side[k], at, count, false);
+    for (int k = run->nin; k < run->n; k++) {
+        const dv__side *const side = &run->side[k];
+        void *const data = side->data + at * side->item;
+        if (run->cells[k].at != (char *)&run->rest[k])
+            continue;
+        if (side->same || side->half)
+            memcpy(data, &run->rest[k], (size_t)(count * side->item));
+        else
+            dv__write(data, count, side->dtype, &run->rest[k], false);
+    }
 }
 /* A step for float, as one for vectors. */
 DV__X16 void dv__step_blocks(dv__run *run, int nout, int nin, int64_t n, void *with, dv_step_f32 f32)
 {
+    _Alignas(64) float own[2 * DV__MOST][DV_BLOCK];
     float *block[2 * DV__MOST];
     for (int64_t at = 0; at < n; at += DV_BLOCK) {
         for (int k = 0; k < nin + nout; k++) {
             const bool there = run->cells[k].dtype == DV_DTYPE_f32 && !run->cells[k].large;
-            block[k] = there ? (float *)(void *)(run->cells[k].at + at * run->cells[k].item) : run->rest[k].f32;
+            block[k] = there ? (float *)(void *)(run->cells[k].at + at * run->cells[k].item) : own[k];
             for (int i = 0; i < DV_BLOCK && k < nin && !there; i += 32)
-                dv__get_x16((dv_f32x16 *)(run->rest[k].f32 + i), run->cells[k], at + i);
+                dv__get_x16((dv_f32x16 *)(own[k] + i), run->cells[k], at + i);
         }
         f32(block + nin, (const float *const *)block, with);
         for (int k = nin; k < nin + nout; k++)
-            for (int i = 0; i < DV_BLOCK && block[k] == run->rest[k].f32; i += 32)
-                dv__put_x16(run->cells[k], at + i, (const dv_f32x16 *)(run->rest[k].f32 + i));
+            for (int i = 0; i < DV_BLOCK && block[k] == own[k]; i += 32)
+                dv__put_x16(run->cells[k], at + i, (const dv_f32x16 *)(own[k] + i));
     }
 }
 /* dv_blocks() for float, with a step for vectors or, without that, one for blocks. */
-DV__X16 void dv__blocks_x16(const dv_context *ctx, const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout,
+DV__X16 void dv__blocks_x16(const dv_context *ctx, bool bf16, int64_t n, dv_tensor *const *out, int nout,
     const dv_tensor *const *in, int nin, void *with, dv__step_x16 x16, dv_step_f32 f32)
 {
     dv__run run;
-    dv__run_begin(&run, ctx, isa, n, out, nout, in, nin);
+    dv__run_begin(&run, ctx, bf16, n, out, nout, in, nin);
     for (int64_t at = 0, count; at < n; at += count) {
         count = dv__run_next(&run, at, n - at);
         const int64_t blocks = count < DV_BLOCK ? DV_BLOCK : count;
@@ -599,13 +600,20 @@ DV__X16 void dv__blocks_x16(const dv_context *ctx, const dv_isa *isa, int64_t n,
 }
 #endif
 
-/* For references: one function for all, which calls the step for each block. */
-DV__ONCE static void dv__blocks_f64(const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in,
-    int nin, void *with, dv_step_f32 f32, dv_step_f64 f64)
-{
-    (void)f32;
-    dv_blocks(isa, n, out, nout, in, nin, with, NULL, f64);
-}
+/* One function for all rows of DV_ELEMENTWISE of an instruction set, which calls the step for each block: a loop in each row
+ * would take the compiler twice as long. */
+typedef void (*dv__blocks_fn)(int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin, void *with,
+    dv_step_f32 f32, dv_step_f64 f64);
+#define DV__BLOCKS_OF(TARGET, ISA)                                                                                       \
+    TARGET DV__ONCE static void dv__blocks_##ISA(int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, \
+        int nin, void *with, dv_step_f32 f32, dv_step_f64 f64)                                                           \
+    {                                                                                                                    \
+        dv_blocks(&dv_isa_##ISA, n, out, nout, in, nin, with, f32, f64);                                                 \
+    }
+DV__BLOCKS_OF(, base)
+#ifdef DV_TARGET_AVX2
+DV__BLOCKS_OF(DV_TARGET_AVX2, avx2)
+#endif
 
 /* ---- Rows for each instruction set --------------------------------------------------------------------------------------- */
 
@@ -846,17 +854,24 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
 #define DV__ROW_TENSORS dv_numel(out[0]), out, OUT, in, IN, (void *)(uintptr_t)a
 /* The rows for the instruction sets; X16 is the step of AVX-512. */
 #ifdef DV_TARGET_AVX2
+#define DV__STEP_FOR(TARGET, NAME, STEP, NUMBER)                                                                                \
+    TARGET static void NAME(NUMBER *const *out, const NUMBER *const *in, void *with) { STEP(out, in, with); }
 #define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)                                                                        \
-    DV_TARGET_AVX512 DV__ONCE static int ROW##_x16(dv_context *ctx, const FRAME *a, const dv_isa *isa)                          \
+    DV__STEP_FOR(DV_TARGET_AVX2, ROW##_avx2_f32, ROW##_step_f32, float)                                                         \
+    DV__STEP_FOR(DV_TARGET_AVX2, ROW##_avx2_f64, ROW##_step_f64, double)                                                        \
+    DV__STEP_FOR(DV_TARGET_AVX512, ROW##_avx512_f64, ROW##_step_f64, double)                                                    \
+    DV_TARGET_AVX512 DV__ONCE static int ROW##_x16(dv_context *ctx, const FRAME *a, bool bf16)                                  \
         DV__ELEMENTWISE_ROW(INS, OUTS,                                                                                          \
             if (dv__wide(in, IN) || dv__wide((const dv_tensor *const *)out, OUT))                                               \
-                dv_blocks(isa, DV__ROW_TENSORS, NULL, ROW##_step_f64);                                                          \
+                dv__blocks_avx2(DV__ROW_TENSORS, NULL, ROW##_avx512_f64);                                                       \
             else                                                                                                                \
-                dv__blocks_x16(ctx, isa, DV__ROW_TENSORS, X16, ROW##_step_f32))                                                 \
-    DV__UNUSED static int ROW##_avx512bf16(dv_context *ctx, const FRAME *a) { return ROW##_x16(ctx, a, &dv_isa_avx512bf16); }   \
-    static int ROW##_avx512(dv_context *ctx, const FRAME *a) { return ROW##_x16(ctx, a, &dv_isa_avx512); }                      \
-    DV_TARGET_AVX2 static int ROW##_avx2(dv_context *ctx, const FRAME *a)                                                       \
-        DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks(&dv_isa_avx2, DV__ROW_TENSORS, ROW##_step_f32, ROW##_step_f64))
+                dv__blocks_x16(ctx, bf16, DV__ROW_TENSORS, X16, ROW##_step_f32))                                                \
+    DV__UNUSED static int ROW##_avx512bf16(dv_context *ctx, const FRAME *a) { return ROW##_x16(ctx, a, true); }                 \
+    static int ROW##_avx512(dv_context *ctx, const FRAME *a) { return ROW##_x16(ctx, a, false); }                               \
+    static int ROW##_avx2(dv_context *ctx, const FRAME *a)                                                                      \
+    {                                                                                                                           \
+        return ROW##_by(ctx, a, dv__blocks_avx2, ROW##_avx2_f32, ROW##_avx2_f64);                                                  \
+    }
 #define DV__STEP_X16(STEP, FRAME, INS, OUTS, ...)                                                                               \
     DV__STEP(DV_TARGET_AVX512, STEP, (const dv__cells *dv__out, const dv__cells *dv__in, int64_t dv__n, void *dv__with), x16,   \
         float, dv_f32x16, for (int64_t dv__at = 0; dv__at < dv__n; dv__at += 32), DV__PAIRS, FRAME, INS, OUTS, __VA_ARGS__)
@@ -867,11 +882,17 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
 #define DV__ELEMENTWISE(ROW, FRAME, INS, OUTS, X16, ...)                                                                        \
     DV__STEP_OF(f32, float, ROW##_step_f32, FRAME, INS, OUTS, __VA_ARGS__)                                                      \
     DV__STEP_OF(f64, double, ROW##_step_f64, FRAME, INS, OUTS, __VA_ARGS__)                                                     \
+    DV__ONCE static int ROW##_by(dv_context *ctx, const FRAME *a, dv__blocks_fn blocks, dv_step_f32 f32, dv_step_f64 f64)          \
+        DV__ELEMENTWISE_ROW(INS, OUTS, blocks(DV__ROW_TENSORS, f32, f64))                                           \
     DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)                                                                            \
     static int ROW##_base(dv_context *ctx, const FRAME *a)                                                                      \
-        DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks(&dv_isa_base, DV__ROW_TENSORS, ROW##_step_f32, ROW##_step_f64))                \
-    DV__UNUSED static int ROW##_reference(dv_context *ctx, const FRAME *a) \
-        DV__ELEMENTWISE_ROW(INS, OUTS, dv__blocks_f64(&dv_isa_base, DV__ROW_TENSORS, NULL, ROW##_step_f64))
+    {                                                                                                                           \
+        return ROW##_by(ctx, a, dv__blocks_base, ROW##_step_f32, ROW##_step_f64);                                                  \
+    }                                                                                                                           \
+    DV__UNUSED static int ROW##_reference(dv_context *ctx, const FRAME *a)                                                      \
+    {                                                                                                                           \
+        return ROW##_by(ctx, a, dv__blocks_base, NULL, ROW##_step_f64);                                                            \
+    }
 #define DV_ELEMENTWISE(ROW, FRAME, INS, OUTS, ...)                                                                              \
     DV__STEP_X16(ROW##_step_x16, FRAME, INS, OUTS, __VA_ARGS__)                                                                 \
     DV__ELEMENTWISE(ROW, FRAME, INS, OUTS, (DV__COMPARES(__VA_ARGS__) ? NULL : ROW##_step_x16), __VA_ARGS__)

@@ -488,24 +488,25 @@ static inline const void *dv_object(dv_context *ctx, const char *name) { return 
 /* An extension of a later runtime, by name; NULL: this runtime does not have it. */
 static inline const void *dv_query(dv_context *ctx, const char *name) { return ctx->services->query(ctx, name); }
 
-/* Number of elements. The runtime has already made sure that it does not overflow. */
-static inline int64_t dv_numel(const dv_tensor *t)
-{
-    int64_t n = 1;
-    for (int32_t i = 0; i < t->ndim; i++)
-        n *= t->shape[i];
-    return n;
-}
+#if defined(__GNUC__)
+#define DV__NO_VECTOR(x) __asm__("" : "+r"(x)) /* a loop over dims: as a vector it would be longer than its work */
+#else
+#define DV__NO_VECTOR(x) (void)(x)
+#endif
 
-/* Product of the first n dims: a tensor x has dv_numel_leading(x, x->ndim - 1) rows of x->shape[x->ndim - 1] elements.
- */
+/* Product of the first n dims: a tensor x has dv_numel_leading(x, x->ndim - 1) rows of x->shape[x->ndim - 1] elements. */
 static inline int64_t dv_numel_leading(const dv_tensor *t, int32_t n)
 {
     int64_t m = 1;
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; i < n; i++) {
         m *= t->shape[i];
+        DV__NO_VECTOR(m);
+    }
     return m;
 }
+
+/* Number of elements. The runtime has already made sure that it does not overflow. */
+static inline int64_t dv_numel(const dv_tensor *t) { return dv_numel_leading(t, t->ndim); }
 
 /* ---- Elements of half precision, in forms that compilers vectorise ------------------------------------------------------- */
 

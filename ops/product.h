@@ -5,9 +5,9 @@
  * which they are read: a vector of each row of a tile, then the next vector of each. Rows of w are read where they lie if they
  * are words there; else they are loaded.
  *
- * One or two rows of x meet one row of w after the other, as memory is read fastest. More rows of x are taken in tiles of a few
- * of them and DOTS rows of w, which stay in the first cache while all rows of x meet them. Meanwhile the next rows of w are
- * prefetched.
+ * One or two rows of x meet rows of w as memory is read fastest: one after the other, or a few at once. More rows of x are taken
+ * in tiles of a few of them and DOTS rows of w, which stay in the first cache while all rows of x meet them. Meanwhile the next
+ * rows of w are prefetched.
  *
  * With AMX, bf16 is multiplied in squares: 16 rows of x and 16 rows of w, of which it takes 16 words at once. Rows of x are
  * filled up to 16, and their packed words lie as it reads them: a word of each row, then the next word of each.
@@ -18,10 +18,9 @@
 #define OPS_PRODUCT_H
 #include "squares.h"
 
-/* Rows of x in a group at most, and words of it that lie in the second cache. Rows of w in a block, and in a tile. Words of a row
- * that a tile takes at once. GAP words are between rows that are loaded: if these were a power of two apart, all would fall into
- * few places of a cache. */
-enum { FEW = 2, GROUP = 128, SPAN = 1 << 17, COLUMNS = 96, DOTS = 6, DEPTH = 512, GAP = 16, MOST_LANES = 16, FEW_AHEAD = 4096 };
+/* Rows of x in a group at most. Rows of w in a block, and in a tile. Words of a row that a tile takes at once. GAP words are
+ * between rows that are loaded: if these were a power of two apart, all would fall into few places of a cache. */
+enum { FEW = 2, GROUP = 128, COLUMNS = 96, DOTS = 6, DEPTH = 512, GAP = 16, MOST_LANES = 16, FEW_AHEAD = 4096 };
 
 /* Rows of w: the first, and how many elements the next one is away. What tiles prefetch: so many lines of each of DOTS rows,
  * which are so many bytes apart. */
@@ -36,6 +35,7 @@ typedef void (*few_fn)(const float *x, int64_t rows, struct rows w, int64_t coun
 typedef struct product_isa {
     int64_t lanes, each, tile; /* elements of a word: 1 or 2; rows of x in a tile: the rest are in tiles of half as many */
     int64_t fill;              /* packed rows are filled up to a multiple of it */
+    int64_t group, span;       /* rows of a group at most, and words of it that lie in the second cache */
     load_fn load;
     store_fn store;
     few_fn few, few_of_halves; /* sums[count][rows], a vector each; _of_halves: w is of bf16, words are floats */
@@ -86,9 +86,9 @@ static inline int64_t packed_size(const product_isa *isa, int64_t k, int64_t row
 {
     return whole(rows, product_for(isa, rows)->fill) * packed_room(isa, k);
 }
-static inline int64_t group_rows(int64_t rows)
+static inline int64_t group_rows(const product_isa *isa, int64_t rows)
 {
-    return rows > GROUP ? up(rows, up(rows, GROUP)) : rows; /* all are nearly alike */
+    return rows > isa->group ? up(rows, up(rows, isa->group)) : rows; /* all are nearly alike */
 }
 /* Words of rows t to t + some, which are `stride` bytes apart, from word `at` on: it begins a vector, or a square, and so does t.
  */
@@ -288,7 +288,7 @@ static inline void product(const product_isa *isa, const factor *w, int64_t from
     const float *x, int64_t rows, float *sums)
 {
     isa = product_for(isa, rows);
-    const int64_t k = words_of(isa, w->k), span = k ? whole(up(k, up(k * rows, SPAN)), GAP) : 0;
+    const int64_t k = words_of(isa, w->k), span = k ? whole(up(k, up(k * rows, isa->span)), GAP) : 0;
     _Alignas(64) float vectors[(GROUP * DOTS + MOST_LANES) * MOST_LANES];
     if (!isa->squares || !k || count < COLUMNS)
         memset(sums, 0, (size_t)(rows * COLUMNS) * sizeof *sums);
@@ -314,6 +314,15 @@ static inline void product(const product_isa *isa, const factor *w, int64_t from
 
 /* ---- for each instruction set --------------------------------------------------------------------------------------------- */
 
+/* Intel's processors read memory fastest by a few rows at once, AMD's by one row after the other. */
+static inline bool reads_together(void)
+{
+#ifdef DV_TARGET_AVX2
+    return __builtin_cpu_is("intel");
+#else
+    return false;
+#endif
+}
 #define LANES_AT(P) (*(const lanes *)(const void *)(P))
 #define LANES_OF(P) (*(lanes *)(void *)(P))
 /* Words, or, as floats, elements of w that are of bf16. */
@@ -366,36 +375,46 @@ static inline void product(const product_isa *isa, const factor *w, int64_t from
         if (--left % DOTS == 0)                                        \
             soon -= DOTS * soon_apart - LINE;                          \
     }
-/* R rows of x with one of w, four vectors at a time; then one at a time, and what is left. */
-#define FEW_BEGIN(A, R, _) lanes A##0 = { 0 }, A##1 = A##0, A##2 = A##0, A##3 = A##0;
-#define FEW_ADD(A, R, V, ALL, T) TIMES_##T(A##V, LANES_AT(from + (V * ALL + R) * n), one);
-#define FEW_VECTOR(V, W, R, EACH, T) \
-    {                                \
-        lanes one = LOAD_##T(W);     \
-        IN_REGISTER(one);            \
-        EACH(FEW_ADD, V, R, T)       \
+/* R rows of x with W of w, four vectors at a time; then one at a time, and what is left. A##V##_##J are sums of vectors V, with
+ * row J of w. */
+#define WIDE_1(DO, ...) DO(0, __VA_ARGS__)
+#define WIDE_4(DO, ...) DO(0, __VA_ARGS__) DO(1, __VA_ARGS__) DO(2, __VA_ARGS__) DO(3, __VA_ARGS__)
+#define FEW_SUMS(A, R, J) lanes A##0_##J = { 0 }, A##1_##J = A##0_##J, A##2_##J = A##0_##J, A##3_##J = A##0_##J;
+#define FEW_BEGIN(J, EACH) EACH(FEW_SUMS, J)
+#define FEW_ADD(A, R, V, J, ALL, T) TIMES_##T(A##V##_##J, LANES_AT(from + (V * ALL + R) * n), one);
+#define FEW_VECTOR(J, V, W, R, EACH, T) \
+    {                                   \
+        lanes one = LOAD_##T(W);        \
+        IN_REGISTER(one);               \
+        EACH(FEW_ADD, V, J, R, T)       \
     }
-#define FEW_STEP(V, R, EACH, T)                                            \
-    __builtin_prefetch((const char *)(row + i + V * n) + FEW_AHEAD, 0, 2); \
-    FEW_VECTOR(V, row + i + V * n, R, EACH, T)
-#define FEW_END(A, R, ALL) LANES_OF(sums + (c * ALL + R) * n) = (A##0 + A##1) + (A##2 + A##3);
-#define FEW_ROWS(R, EACH, T, C_TYPE)                                   \
-    for (int64_t c = 0; rows == R && c < count; c++) {                 \
+#define FEW_WHOLE(J, V, R, EACH, T)                                                   \
+    __builtin_prefetch((const char *)(row + J * w.stride + i + V * n) + ahead, 0, 2); \
+    FEW_VECTOR(J, V, row + J * w.stride + i + V * n, R, EACH, T)
+#define FEW_STEP(V, WIDE, R, EACH, T) WIDE(FEW_WHOLE, V, R, EACH, T)
+#define FEW_ONE(J, R, EACH, T) FEW_VECTOR(J, 0, row + J * w.stride + i, R, EACH, T)
+#define FEW_REST(J, R, EACH, T)                                             \
+    memcpy(few, row + J * w.stride + i, (size_t)(depth - i) * sizeof *few); \
+    FEW_VECTOR(J, 0, few, R, EACH, T)
+#define FEW_SUM(A, R, J, ALL) LANES_OF(sums + ((c + J) * ALL + R) * n) = (A##0_##J + A##1_##J) + (A##2_##J + A##3_##J);
+#define FEW_END(J, R, EACH) EACH(FEW_SUM, J, R)
+#define FEW_ROWS(W, WIDE, R, EACH, T, C_TYPE)                          \
+    for (; c + W <= count; c += W) {                                   \
         const C_TYPE *const row = (const C_TYPE *)w.at + c * w.stride; \
         const float *from = x;                                         \
         int64_t i = 0;                                                 \
-        EACH(FEW_BEGIN, R)                                             \
+        WIDE(FEW_BEGIN, EACH)                                          \
         for (; i + 4 * n <= depth; i += 4 * n, from += 4 * R * n) {    \
-            FOUR(FEW_STEP, R, EACH, T)                                 \
+            FOUR(FEW_STEP, WIDE, R, EACH, T)                           \
         }                                                              \
-        for (; i + n <= depth; i += n, from += R * n)                  \
-            FEW_VECTOR(0, row + i, R, EACH, T)                         \
+        for (; i + n <= depth; i += n, from += R * n) {                \
+            WIDE(FEW_ONE, R, EACH, T)                                  \
+        }                                                              \
         if (i < depth) {                                               \
             C_TYPE few[MOST_LANES] = { 0 };                            \
-            memcpy(few, row + i, (size_t)(depth - i) * sizeof *few);   \
-            FEW_VECTOR(0, few, R, EACH, T)                             \
+            WIDE(FEW_REST, R, EACH, T)                                 \
         }                                                              \
-        EACH(FEW_END, R)                                               \
+        WIDE(FEW_END, R, EACH)                                         \
     }
 #define VECTOR_TYPES(BYTES)                                                                 \
     typedef float lanes __attribute__((vector_size(BYTES), aligned(2), may_alias));         \
@@ -421,24 +440,31 @@ static inline void product(const product_isa *isa, const factor *w, int64_t from
     TARGET static void few_##T##_##ISA(const float *x, int64_t rows, struct rows w, int64_t count, int64_t depth, float *sums) \
     {                                                                                                                          \
         VECTOR_TYPES(BYTES);                                                                                                   \
-        FEW_ROWS(1, EACH_1, T, C_TYPE)                                                                                         \
-        FEW_ROWS(2, EACH_2, T, C_TYPE)                                                                                         \
+        int64_t c = 0, ahead = FEW_AHEAD / 4;                                                                                  \
+        if (BYTES == 64 && rows == 1 && reads_together())                                                                      \
+            FEW_ROWS(4, WIDE_4, 1, EACH_1, T, C_TYPE)                                                                          \
+        ahead = FEW_AHEAD;                                                                                                     \
+        if (rows == 1)                                                                                                         \
+            FEW_ROWS(1, WIDE_1, 1, EACH_1, T, C_TYPE)                                                                          \
+        else                                                                                                                   \
+            FEW_ROWS(1, WIDE_1, 2, EACH_2, T, C_TYPE)                                                                          \
     }
 
-#define PRODUCT_ISA(ISA, TARGET, BYTES)                                                                               \
-    LOAD_LINE(ISA, TARGET)                                                                                            \
-    STORE_LINE(ISA, TARGET)                                                                                           \
-    TILES_OF(ISA, TARGET, BYTES, f32)                                                                                 \
-    FEW_OF(ISA, TARGET, BYTES, f32, float)                                                                            \
-    FEW_OF(ISA, TARGET, BYTES, halves, uint16_t)                                                                      \
-    ACROSS_OF(ISA, TARGET, BYTES)                                                                                     \
-    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                          \
-    {                                                                                                                 \
-        for (int64_t i = 0; i < n; i++)                                                                               \
-            to[i] = (float)from[i];                                                                                   \
-    }                                                                                                                 \
-    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), 1, BYTES == 64 ? 4 : 2, 1, load_##ISA, \
-        store_##ISA, few_f32_##ISA, few_halves_##ISA, tiles_##ISA, across_##ISA, bytes_##ISA, NULL, NULL };
+#define PRODUCT_ISA(ISA, TARGET, BYTES)                                                                           \
+    LOAD_LINE(ISA, TARGET)                                                                                        \
+    STORE_LINE(ISA, TARGET)                                                                                       \
+    TILES_OF(ISA, TARGET, BYTES, f32)                                                                             \
+    FEW_OF(ISA, TARGET, BYTES, f32, float)                                                                        \
+    FEW_OF(ISA, TARGET, BYTES, halves, uint16_t)                                                                  \
+    ACROSS_OF(ISA, TARGET, BYTES)                                                                                 \
+    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                      \
+    {                                                                                                             \
+        for (int64_t i = 0; i < n; i++)                                                                           \
+            to[i] = (float)from[i];                                                                               \
+    }                                                                                                             \
+    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), 1, BYTES == 64 ? 4 : 2, 1,         \
+        BYTES == 64 ? GROUP / 2 : GROUP, BYTES == 64 ? 1 << 18 : 1 << 17, load_##ISA, store_##ISA, few_f32_##ISA, \
+        few_halves_##ISA, tiles_##ISA, across_##ISA, bytes_##ISA, NULL, NULL };
 #ifdef DV_TARGET_AVX2
 PRODUCT_ISA(avx512, DV_TARGET_AVX512, 64)
 PRODUCT_ISA(avx2, DV_TARGET_AVX2, 32)
@@ -455,8 +481,8 @@ DV_TARGET_AVX512 static void bytes_avx512bf16(float *to, const int8_t *from, int
         ((half *)(void *)to)[i] = (uint16_t)(bits >> 16);
     }
 }
-static const product_isa product_avx512bf16 = { 16, 2, 4, 1, load_avx512, store_avx512, few_pairs_avx512bf16, NULL,
-    tiles_avx512bf16, across_avx512, bytes_avx512bf16, NULL, NULL };
+static const product_isa product_avx512bf16 = { 16, 2, 4, 1, GROUP, 1 << 17, load_avx512, store_avx512, few_pairs_avx512bf16,
+    NULL, tiles_avx512bf16, across_avx512, bytes_avx512bf16, NULL, NULL };
 
 /* Squares of w are rows of sums, and those of x are columns; at the end they are turned. */
 DV_TARGET_AVX512 static void squares_amx(
@@ -483,7 +509,7 @@ DV_TARGET_AVX512 static void squares_amx(
                     LINE, rows - t - r * SQUARE);
     }
 }
-static const product_isa product_amx = { 1, 2, SQUARE, SQUARE, load_avx512, store_avx512, NULL, NULL, NULL, NULL,
+static const product_isa product_amx = { 1, 2, SQUARE, SQUARE, GROUP, 1 << 17, load_avx512, store_avx512, NULL, NULL, NULL, NULL,
     bytes_avx512bf16, squares_amx, &product_avx512bf16 };
 #endif
 PRODUCT_ISA(base, , 16)

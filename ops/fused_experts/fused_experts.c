@@ -474,7 +474,7 @@ static int64_t make_groups(const struct fast *f, struct group *groups, int64_t p
         if (expert_of(m, p) >= 0)
             ends[expert_of(m, p) + 1]++;
     for (int64_t e = 0; e < m->experts; e++) {
-        const int64_t count = ends[e + 1], some = group_rows(count);
+        const int64_t count = ends[e + 1], some = group_rows(f->isa, count);
         for (int64_t from = 0; from < count; from += some)
             groups[n++] =
                 (struct group){ .expert = e, .first = ends[e] + from, .pairs = count - from < some ? count - from : some };
@@ -507,7 +507,7 @@ static int run_groups(dv_context *ctx, struct fast *f, int64_t n)
 static int run_fast(dv_context *ctx, const struct fused_experts *a, struct fast f)
 {
     const struct mixture m = mixture_of(a);
-    const int64_t tokens = a->hidden_states->shape[0], pairs = tokens * m.choices, whole = pairs / GROUP + m.experts + 1;
+    const int64_t tokens = a->hidden_states->shape[0], pairs = tokens * m.choices;
     const factor w1 = factor_of(&m.w1), w2 = factor_of(&m.w2);
     int status = check_ids(ctx, &m);
     if (status || !tokens || !m.k)
@@ -517,7 +517,7 @@ static int run_fast(dv_context *ctx, const struct fused_experts *a, struct fast 
     f.w1 = &w1;
     f.w2 = &w2;
     f.blocks = up(m.n, COLUMNS);
-    struct group *const groups = dv_alloc(ctx, (size_t)whole * sizeof *groups, 64);
+    struct group *const groups = dv_alloc(ctx, (size_t)(pairs / f.isa->group + m.experts + 1) * sizeof *groups, 64);
     f.tokens = dv_alloc(ctx, (size_t)(pairs + m.experts + 1) * sizeof *f.tokens, 64);
     f.weights = dv_alloc(ctx, (size_t)(pairs + 1) * sizeof *f.weights, 64);
     f.sums = m.x->dtype.bits == 32 ? a->out->data : dv_alloc(ctx, (size_t)(tokens * m.k + DV_BLOCK) * sizeof *f.sums, 64);

@@ -79,7 +79,7 @@ static int blocks(void *arg, int64_t begin, int64_t end)
 static int linear_row(dv_context *ctx, const struct linear *a, const product_isa *isa)
 {
     const int64_t rows = dv_numel_leading(a->input, a->input->ndim - 1), n = a->weight->shape[0], k = last_dim(a->input);
-    const int64_t some = group_rows(rows);
+    const int64_t some = group_rows(isa, rows);
     float *const x = dv_alloc(ctx, (size_t)(packed_size(isa, k, some) + 1) * sizeof *x, 64);
     int status = x ? DV_OK : DV_ENOMEM;
     for (int64_t begin = 0; !status && begin < rows; begin += some) {

@@ -138,6 +138,13 @@ class Expected:
     def __init__(self, device, example, least):
         self.device, self.example, self.least = device, example, least
         self.dtype, self.shape = (None, None) if example is None else (example.dtype, example.shape)
+        sizes = () if example is None else (*example.shape, *example.stride(), *least)
+        certain = example is not None and all(type(n) is int for n in sizes) and tuple(least) == tuple(example.shape)
+        self._exact = (example.dtype, example.shape, example.stride(), device) if certain else None
+
+    def is_met(self, x):
+        """Is x, a plain tensor, all that is expected, strides included? False may also mean that only check() can tell."""
+        return type(x) is torch.Tensor and self._exact == (x.dtype, x.shape, x.stride(), x.device)
 
     @property
     def is_certain(self):

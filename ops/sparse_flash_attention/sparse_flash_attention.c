@@ -164,19 +164,24 @@ static int run(dv_context *ctx, struct attention *x)
  * would fall into few places of a cache. */
 enum { HEADS = 128, SOME_HEADS = 32, SOME_ELEMENTS = 64, ALIGN = 16, PADDING = 16 };
 
-/* Tokens of a part: their scores, and then their values, while they lie in a cache. Elements of a word: 1 or 2; tokens that are
- * scored at once; tokens whose values are added at once; a number that divides both: the last tokens of a part are filled up to a
- * multiple of it; whether keys are asked for ahead. */
-enum { PART = 256 };
+/* Tokens of a part: their scores, and then their values, while they lie in a cache. Least tokens of a strip; pieces of the loop
+ * for which lines are cut into strips. */
+enum { PART = 256, STRIP = 2 * PART, PIECES = 8 };
+
+/* Elements of a word: 1 or 2; tokens that are scored at once; tokens whose values are added at once; a number that divides both:
+ * the last tokens of a part are filled up to a multiple of it; whether keys are asked for ahead. */
 struct sizes {
     int64_t each, at_once, block, fill;
     bool ahead;
 };
-/* heads: of a unit; units: of a line; most: tokens that a line may select; wide, e: d + r and e in whole blocks. */
+/* heads: of a unit; units: of a line; most: tokens that a line may select; wide, e: d + r and e in whole blocks. The tokens of
+ * few lines are in strips of `length`, for more threads: these share queries[line, unit], and leave sums[line, unit, strip], of
+ * `room` floats, to be added up. */
 struct fast {
     struct attention *x;
     struct sizes of;
-    int64_t heads, units, most, wide, e;
+    int64_t heads, units, most, wide, e, strips, length, room;
+    float *queries, *sums;
     atomic_bool infinite;
 };
 /* q [heads / SOME_HEADS, wide, SOME_HEADS], scores [PART, heads], out [heads, e + PADDING], tokens [at_once, wide], values
@@ -197,6 +202,12 @@ struct fns {
     void (*exponentials)(const struct unit *u, int64_t count);
     load_fn load;
     store_fn store;
+};
+
+/* Pieces of the loops: over units, over units and strips, over heads. */
+struct pieces {
+    dv_scratch_fn queries, units;
+    dv_range_fn heads;
 };
 
 /* By vectors. */
@@ -270,15 +281,25 @@ enum { AT_ONCE = 8, BLOCK = 64 };
                 EACH_HEAD(STORE_OUT, T)                                                                           \
             }                                                                                                     \
     }
-#define FAST(ISA, TARGET, OF, UNITS, ...)                                                                                     \
-    TARGET static int attend_units_##ISA(void *arg, int64_t begin, int64_t end, void *scratch)                                \
-    {                                                                                                                         \
-        return UNITS(                                                                                                         \
-            arg, begin, end, scratch, (struct fns){ scores_##ISA, values_##ISA, exponentials_##ISA, load_##OF, store_##OF }); \
-    }                                                                                                                         \
-    static int sparse_flash_attention_row_##ISA(dv_context *ctx, const struct sparse_flash_attention *a)                      \
-    {                                                                                                                         \
-        return run_fast(ctx, a, attend_units_##ISA, (struct sizes){ __VA_ARGS__ });                                           \
+#define FNS(ISA, OF) \
+    (struct fns) { scores_##ISA, values_##ISA, exponentials_##ISA, load_##OF, store_##OF }
+#define FAST(ISA, TARGET, OF, UNITS, ...)                                                                      \
+    TARGET static int pack_queries_##ISA(void *arg, int64_t begin, int64_t end, void *scratch)                 \
+    {                                                                                                          \
+        return pack_queries(arg, begin, end, scratch, FNS(ISA, OF));                                           \
+    }                                                                                                          \
+    TARGET static int attend_units_##ISA(void *arg, int64_t begin, int64_t end, void *scratch)                 \
+    {                                                                                                          \
+        return UNITS(arg, begin, end, scratch, FNS(ISA, OF));                                                  \
+    }                                                                                                          \
+    TARGET static int finish_heads_##ISA(void *arg, int64_t begin, int64_t end)                                \
+    {                                                                                                          \
+        return finish_heads(arg, begin, end, FNS(ISA, OF));                                                    \
+    }                                                                                                          \
+    static int sparse_flash_attention_row_##ISA(dv_context *ctx, const struct sparse_flash_attention *a)       \
+    {                                                                                                          \
+        return run_fast(ctx, a, (struct pieces){ pack_queries_##ISA, attend_units_##ISA, finish_heads_##ISA }, \
+            (struct sizes){ __VA_ARGS__ });                                                                    \
     }
 /* EACH_HEAD: of HEADS_AT_ONCE heads, with two vectors of values. */
 #define FAST_ISA(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE)                 \
@@ -331,17 +352,24 @@ static void load_both(
         memcpy(to + line_room(x->d) / 2, (const uint16_t *)rope->data + row * x->r, (size_t)x->r * 2);
 }
 
-/* The queries of u's heads, transposed: heads that are not there are 0, and so is what lies behind d and r. */
-static void load_queries(const struct fast *f, const struct unit *u, const struct fns *fns, int64_t first, int64_t heads)
+/* The queries of a unit's heads, transposed, in `to`: heads that are not there are 0, and so is what lies behind d and r. */
+static void load_queries(const struct fast *f, const struct fns *fns, float *to, float *row, int64_t line, int64_t unit)
 {
-    const int64_t wide = f->wide / f->of.each;
-    memset(u->q, 0, (size_t)(wide * f->heads) * sizeof(float));
-    for (int64_t h = 0; h < heads; h++) {
-        float *const to = u->q + h / SOME_HEADS * SOME_HEADS * wide + h % SOME_HEADS;
-        load_both(f, fns, u->tokens, f->x->query, f->x->query_rope, first + h);
+    const int64_t wide = f->wide / f->of.each, from = unit * f->heads, rest = f->x->heads - from;
+    memset(to, 0, (size_t)(wide * f->heads) * sizeof(float));
+    for (int64_t h = 0; h < f->heads && h < rest; h++) {
+        float *const at = to + h / SOME_HEADS * SOME_HEADS * wide + h % SOME_HEADS;
+        load_both(f, fns, row, f->x->query, f->x->query_rope, line * f->x->heads + from + h);
         for (int64_t i = 0; i < wide; i++)
-            memcpy(&to[i * SOME_HEADS], &u->tokens[i], sizeof(float));
+            memcpy(&at[i * SOME_HEADS], &row[i], sizeof(float));
     }
+}
+static int pack_queries(void *arg, int64_t begin, int64_t end, void *scratch, struct fns fns)
+{
+    const struct fast *const f = arg;
+    for (int64_t at = begin; at < end; at++)
+        load_queries(f, &fns, f->queries + at * f->wide * f->heads, scratch, at / f->units, at % f->units);
+    return DV_OK;
 }
 
 typedef uint32_t bf16_pair __attribute__((may_alias));
@@ -472,46 +500,90 @@ DV_INLINE void add_values(
     }
 }
 
+/* A head's result, and what is asked for of its softmax. any: is there a token? Returns 0, or NaN where something is infinite or
+ * NaN. */
+DV_INLINE float finish_head(
+    const struct fast *f, const struct fns *fns, int64_t line, int64_t head, float *out, float max, float sum, bool any)
+{
+    const struct attention *const x = f->x;
+    const float scale = any ? 1 / sum : 0;
+    float zeros[ALIGN] = { (max + sum) * 0 };
+    for (int64_t i = 0; i < f->e; i += ALIGN) {
+        DV__VECTOR_LOOP(k, ALIGN)
+        out[i + k] *= scale, zeros[k] += out[i + k] * 0;
+    }
+    fns->store(x->out, (line * x->heads + head) * x->e, out, x->e);
+    if (dv_numel(x->max)) {
+        dv_put_f64(x->max->data, lse_at(x, line) + head, dv_dtype_key(x->max->dtype), any ? (double)max : 0);
+        dv_put_f64(x->sum->data, lse_at(x, line) + head, dv_dtype_key(x->sum->dtype), any ? (double)sum : 0);
+    }
+    return any ? across(zeros, ALIGN) : 0;
+}
+
 DV_INLINE int attend_units(void *arg, int64_t begin, int64_t end, void *scratch, struct fns fns)
 {
     struct fast *const f = arg;
     const struct attention *const x = f->x;
     struct unit u = unit_at(f, scratch);
     for (int64_t at = begin; at < end; at++) {
-        const int64_t line = at / f->units, from = at % f->units * f->heads,
-                      heads = x->heads - from < f->heads ? x->heads - from : f->heads;
+        const int64_t both = at / f->strips, line = both / f->units, unit = both % f->units, from = unit * f->heads,
+                      heads = x->heads - from < f->heads ? x->heads - from : f->heads, first = at % f->strips * f->length;
         struct walk w = begin_walk(x, line);
         int64_t count = 0;
         float zero = 0;
-        for (int64_t row; (row = next(&w)) >= 0;)
+        for (int64_t row; count < first + f->length && (row = next(&w)) >= 0;)
             u.rows[count++] = row;
         u.heads = (heads + ALIGN - 1) / ALIGN * ALIGN;
-        load_queries(f, &u, &fns, line * x->heads + from, heads);
+        if (f->strips > 1) {
+            u.q = f->queries + both * f->wide * f->heads;
+            u.out = f->sums + at * f->room;
+            u.max = u.out + f->heads * (f->e + PADDING);
+            u.sum = u.max + f->heads;
+        } else {
+            load_queries(f, &fns, u.q, u.tokens, line, unit);
+        }
         memset(u.out, 0, (size_t)(u.heads * (f->e + PADDING)) * sizeof *u.out);
         u.scale = (float)x->scale_value;
         for (int64_t h = 0; h < u.heads; h++)
             u.max[h] = -(float)INFINITY, u.sum[h] = 0;
-        for (int64_t t = 0; t < count; t += PART) {
+        for (int64_t t = first; t < count; t += PART) {
             const int64_t to = count - t < PART ? count : t + PART;
             score_tokens(f, &u, &fns, t, to, count);
             fns.exponentials(&u, to - t);
             add_values(f, &u, &fns, t, to, count);
         }
-        for (int64_t h = 0; h < heads; h++) {
-            const float scale = count ? 1 / u.sum[h] : 0;
-            float *const out = u.out + h * (f->e + PADDING), zeros[ALIGN] = { (u.max[h] + u.sum[h]) * 0 };
+        for (int64_t h = 0; h < heads && f->strips == 1; h++)
+            zero += finish_head(f, &fns, line, from + h, u.out + h * (f->e + PADDING), u.max[h], u.sum[h], count);
+        if (zero != 0 || isnan(zero))
+            atomic_store(&f->infinite, true);
+    }
+    return DV_OK;
+}
+/* Heads of all lines, whose strips are added up. One without tokens has no largest score, and 0 as its sum. */
+DV_INLINE int finish_heads(void *arg, int64_t begin, int64_t end, struct fns fns)
+{
+    struct fast *const f = arg;
+    for (int64_t at = begin; at < end; at++) {
+        const int64_t line = at / f->x->heads, head = at % f->x->heads, h = head % f->heads;
+        float *const first = f->sums + (line * f->units + head / f->heads) * f->strips * f->room,
+                     *const maxes = first + f->heads * (f->e + PADDING) + h;
+        float *const out = first + h * (f->e + PADDING), max = maxes[0], sum = 0;
+        bool any = false;
+        for (int64_t s = 0; s < f->strips; s++) {
+            max = maxes[s * f->room] > max ? maxes[s * f->room] : max;
+            any |= maxes[s * f->room + f->heads] != 0;
+        }
+        for (int64_t s = 0; s < f->strips && any; s++) {
+            const float factor = dv_expf(maxes[s * f->room] - max);
+            sum += maxes[s * f->room + f->heads] * factor;
             for (int64_t i = 0; i < f->e; i += ALIGN) {
+                const float *const more = out + s * f->room + i;
                 DV__VECTOR_LOOP(k, ALIGN)
-                out[i + k] *= scale, zeros[k] += out[i + k] * 0;
-            }
-            zero += across(zeros, ALIGN);
-            fns.store(x->out, (line * x->heads + from + h) * x->e, out, x->e);
-            if (dv_numel(x->max)) {
-                dv_put_f64(x->max->data, lse_at(x, line) + from + h, dv_dtype_key(x->max->dtype), count ? (double)u.max[h] : 0);
-                dv_put_f64(x->sum->data, lse_at(x, line) + from + h, dv_dtype_key(x->sum->dtype), count ? (double)u.sum[h] : 0);
+                out[i + k] = more[k] * factor + (s ? out[i + k] : 0);
             }
         }
-        if (count && (zero != 0 || isnan(zero)))
+        const float zero = finish_head(f, &fns, line, head, out, max, sum, any);
+        if (zero != 0 || isnan(zero))
             atomic_store(&f->infinite, true);
     }
     return DV_OK;
@@ -644,20 +716,37 @@ static int sparse_flash_attention_reference(dv_context *ctx, const struct sparse
 }
 
 /* A line may select all tokens of its slots, twice if an index is there twice. */
-static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, dv_scratch_fn piece, struct sizes of)
+static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, struct pieces pieces, struct sizes of)
 {
     struct attention x = { ATTENTION(a), .out = a->attention_out, .max = a->softmax_max, .sum = a->softmax_sum };
     int status = prepare(ctx, &x);
-    if (status || !x.lines)
+    if (status || !x.lines || !x.heads)
         return status;
     struct fast f = { .x = &x, .of = of, .heads = HEADS, .wide = line_room(x.d) + line_room(x.r), .e = line_room(x.e) };
-    if (x.lines * ((x.heads + HEADS - 1) / HEADS) < 8) /* each unit gathers its line's tokens; a few are left to the threads */
-        f.heads = HEADS / 2;
-    f.units = (x.heads + f.heads - 1) / f.heads;
     const int64_t longest = tokens_longest(&x.keys), size = x.sparse_block_size, k = last_dim(x.sparse_indices);
     const int64_t blocks = longest ? (longest - 1) / size + 1 : 0;
     f.most = (blocks < k ? blocks : k) * (size < longest ? size : longest);
-    status = dv_parallel_scratch(ctx, 0, x.lines * f.units, 1, (size_t)unit_room(&f), piece, &f);
+    f.units = (x.heads + HEADS - 1) / HEADS;
+    if (x.lines * f.units < PIECES && f.most <= STRIP) { /* too short for strips */
+        f.heads = HEADS / 2;
+        f.units = (x.heads + f.heads - 1) / f.heads;
+    }
+    const int64_t n = x.lines * f.units, wanted = (PIECES + n - 1) / n, fit = (f.most + STRIP - 1) / STRIP,
+                  each = (fit + wanted - 1) / wanted;
+    f.strips = each ? (fit + each - 1) / each : 1;
+    f.length = f.strips > 1 ? each * STRIP : f.most;
+    f.room = f.heads * (f.e + PADDING + 2);
+    if (f.strips > 1) {
+        f.queries = dv_alloc(ctx, (size_t)(n * f.wide * f.heads) * sizeof *f.queries, 64);
+        f.sums = dv_alloc(ctx, (size_t)(n * f.strips * f.room) * sizeof *f.sums, 64);
+        if (!f.queries || !f.sums)
+            return DV_ENOMEM;
+        status = dv_parallel_scratch(ctx, 0, n, 1, (size_t)f.wide * sizeof(float), pieces.queries, &f);
+    }
+    if (!status)
+        status = dv_parallel_scratch(ctx, 0, n * f.strips, 1, (size_t)unit_room(&f), pieces.units, &f);
+    if (!status && f.strips > 1)
+        status = dv_parallel_for(ctx, 0, x.lines * x.heads, SOME_HEADS, pieces.heads, &f);
     return !status && atomic_load(&f.infinite) ? sparse_flash_attention_reference(ctx, a) : status;
 }
 #ifdef DV_TARGET_AVX2

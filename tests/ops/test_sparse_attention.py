@@ -129,19 +129,13 @@ def rounded(dtype):
     return {"rtol": 0.016, "atol": 2**-9} if dtype == torch.bfloat16 else {}
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("tokens, keys, heads, d, r, e, slots, block", [(1, 300, 70, 66, 5, 70, 150, 1), (3, 40, 2, 512, 64, 512, 7, 4), (2, 9, 17, 1, 0, 1, 9, 1)])
-def test_fast_rows(tokens, keys, heads, d, r, e, slots, block, dtype, isa):
-    g = torch.Generator().manual_seed(keys)
-    draw = lambda *shape: torch.randn(shape, generator=g, dtype=torch.float64).to(dtype)
-    q, k, v = draw(1, tokens, heads, d), draw(1, keys, 1, d), draw(1, keys, 1, e)
-    qr, kr = (draw(1, tokens, heads, r), draw(1, keys, 1, r)) if r else (None, None)
-    indices = torch.randint(-1, -(-keys // block), (1, tokens, 1, slots), generator=g).int()
+def check_lines(q, qr, k, kr, v, indices, block, dtype):
+    """Of one sequence, with lse."""
     out, top, total = dovetail.ops.sparse_flash_attention(q, k, v, indices, 0.1, query_rope=qr, key_rope=kr, sparse_block_size=block, sparse_mode=0,
                                                           return_softmax_lse=True)
-    z = 0.1 * (q[0].double() @ k[0, :, 0].double().T + (qr[0].double() @ kr[0, :, 0].double().T if r else 0))
-    for t in range(tokens):
-        times = selected(indices[0, t, 0], keys, block)
+    z = 0.1 * (q[0].double() @ k[0, :, 0].double().T + (qr[0].double() @ kr[0, :, 0].double().T if qr is not None else 0))
+    for t in range(q.shape[1]):
+        times = selected(indices[0, t, 0], k.shape[1], block)
         if not times.sum():
             assert not out[0, t].any() and not top[0, 0, t].any() and not total[0, 0, t].any()
             continue
@@ -150,6 +144,37 @@ def test_fast_rows(tokens, keys, heads, d, r, e, slots, block, dtype, isa):
         torch.testing.assert_close(top[0, 0, t].double(), most, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(total[0, 0, t].double(), weights.sum(-1), rtol=1e-4, atol=0)
         torch.testing.assert_close(out[0, t], (weights / weights.sum(-1, keepdim=True) @ v[0, :, 0].double()).to(dtype), **rounded(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("heads", [5, 130])
+def test_few_lines_of_many_tokens_are_cut_into_strips(heads, dtype, isa):
+    g = torch.Generator().manual_seed(heads)
+    draw = lambda *shape: torch.randn(shape, generator=g, dtype=torch.float64).to(dtype)
+    for ends in ([2100], [1700, 600], [2100, 513, 512, 0]):
+        n = len(ends)
+        indices = torch.randint(0, 2500, (1, n, 1, 2100), generator=g).int()
+        for t, end in enumerate(ends):
+            indices[0, t, 0, end:] = -1
+        check_lines(draw(1, n, heads, 20), draw(1, n, heads, 4), draw(1, 2500, 1, 20), draw(1, 2500, 1, 4), draw(1, 2500, 1, 30), indices, 1, dtype)
+    k, v = torch.zeros(1, 2500, 1, 20, dtype=dtype), torch.ones(1, 2500, 1, 30, dtype=dtype)
+    v[0, 7] = float("inf")
+    indices = torch.arange(2500).flip(0).int().reshape(1, 1, 1, -1)  # the last strip has it
+    out, _, _ = dovetail.ops.sparse_flash_attention(draw(1, 1, heads, 20), k, v, indices, 1.0, sparse_mode=0)
+    assert out.isposinf().all()
+    out, _, _ = dovetail.ops.sparse_flash_attention(draw(1, 1, 0, 20), k, v, indices, 1.0, sparse_mode=0)
+    assert out.shape == (1, 1, 0, 30)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("tokens, keys, heads, d, r, e, slots, block", [(1, 300, 70, 66, 5, 70, 150, 1), (3, 40, 2, 512, 64, 512, 7, 4), (2, 9, 17, 1, 0, 1, 9, 1)])
+def test_fast_rows(tokens, keys, heads, d, r, e, slots, block, dtype, isa):
+    g = torch.Generator().manual_seed(keys)
+    draw = lambda *shape: torch.randn(shape, generator=g, dtype=torch.float64).to(dtype)
+    q, k, v = draw(1, tokens, heads, d), draw(1, keys, 1, d), draw(1, keys, 1, e)
+    qr, kr = (draw(1, tokens, heads, r), draw(1, keys, 1, r)) if r else (None, None)
+    indices = torch.randint(-1, -(-keys // block), (1, tokens, 1, slots), generator=g).int()
+    check_lines(q, qr, k, kr, v, indices, block, dtype)
 
 
 def test_what_is_not_finite_is_as_in_the_reference(isa):

@@ -137,18 +137,18 @@ static inline const void *as_words(const product_isa *isa, uint16_t *half, const
     isa->store(&pairs, 0, numbers, n);
     return half;
 }
-/* Rows at[0 .. rows) of x, times times[row] and rounded to the type of x unless `times` is NULL. */
-static inline void pack(
-    const product_isa *isa, float *to, const dv_tensor *x, int64_t k, const int64_t *at, const float *times, int64_t rows)
+/* Rows at[begin .. end) of x, of a group of `rows`, times times[row] and rounded to the type of x unless `times` is NULL. begin
+ * is a multiple of SQUARE. */
+static inline void pack(const product_isa *isa, float *to, const dv_tensor *x, int64_t k, const int64_t *at, const float *times,
+    int64_t rows, int64_t begin, int64_t end)
 {
     const int64_t room = packed_room(isa, k), size = x->dtype.bits / 8, together = product_for(isa, rows)->fill;
     const bool words = !times && size * isa->each == 4;
     float numbers[DV_BLOCK];
     _Alignas(64) uint16_t half[DV_BLOCK], lines[SQUARE * DV_BLOCK * 2];
     const dv_tensor rounded = { .data = half, .dtype = x->dtype };
-    clear_packed(isa, to, k, rows);
-    for (int64_t t = 0, some; t < rows; t += some) {
-        some = rows - t < together ? rows - t : together;
+    for (int64_t t = begin, some; t < end; t += some) {
+        some = end - t < together ? end - t : together;
         if (words && together == 1)
             put_packed(isa, to, room, rows, t, 1, 0, (const char *)x->data + at[t] * k * size, 0, k * size);
         for (int64_t from = 0; from < k && (!words || together > 1); from += DV_BLOCK) {

@@ -380,8 +380,9 @@ static int pack_groups(void *arg, int64_t begin, int64_t end)
     const struct fast *const f = arg;
     for (const struct group *g = f->groups + begin; g < f->groups + end; g++) {
         clear_packed(f->isa, f->packed + g->a, f->m->n, g->pairs);
+        clear_packed(f->isa, f->packed + g->x, f->m->k, g->pairs);
         pack(f->isa, f->packed + g->x, f->m->x, f->m->k, f->tokens + g->first, f->m->on_input ? f->weights + g->first : NULL,
-            g->pairs);
+            g->pairs, 0, g->pairs);
     }
     return DV_OK;
 }

@@ -42,9 +42,18 @@ static int linear_reference(dv_context *ctx, const struct linear *a)
 struct piece {
     const struct linear *a;
     const product_isa *isa;
-    const float *x;
-    int64_t begin, rows;
+    float *x;
+    int64_t begin, rows, at[GROUP]; /* at: begin, begin + 1, ... */
 };
+
+/* So many times SQUARE rows. */
+static int pack_rows(void *arg, int64_t begin, int64_t end)
+{
+    const struct piece *const p = arg;
+    const int64_t last = end * SQUARE < p->rows ? end * SQUARE : p->rows;
+    pack(p->isa, p->x, p->a->input, last_dim(p->a->input), p->at, NULL, p->rows, begin * SQUARE, last);
+    return DV_OK;
+}
 
 static float number(const dv_tensor *t, int64_t i, float none)
 {
@@ -80,16 +89,16 @@ static int linear_row(dv_context *ctx, const struct linear *a, const product_isa
 {
     const int64_t rows = dv_numel_leading(a->input, a->input->ndim - 1), n = a->weight->shape[0], k = last_dim(a->input);
     const int64_t some = group_rows(isa, rows);
-    float *const x = dv_alloc(ctx, (size_t)(packed_size(isa, k, some) + 1) * sizeof *x, 64);
-    int status = x ? DV_OK : DV_ENOMEM;
-    for (int64_t begin = 0; !status && begin < rows; begin += some) {
-        const int64_t now = rows - begin < some ? rows - begin : some;
-        int64_t at[GROUP];
-        for (int64_t t = 0; t < now; t++)
-            at[t] = begin + t;
-        pack(isa, x, a->input, k, at, NULL, now);
-        status = dv_parallel_for(ctx, 0, up(n, COLUMNS), 1 + PIECE / (COLUMNS * (k + 1) * now), blocks,
-            &(struct piece){ .a = a, .isa = isa, .x = x, .begin = begin, .rows = now });
+    struct piece p = { .a = a, .isa = isa, .x = dv_alloc(ctx, (size_t)(packed_size(isa, k, some) + 1) * sizeof(float), 64) };
+    int status = p.x ? DV_OK : DV_ENOMEM;
+    for (; !status && p.begin < rows; p.begin += some) {
+        p.rows = rows - p.begin < some ? rows - p.begin : some;
+        for (int64_t t = 0; t < p.rows; t++)
+            p.at[t] = p.begin + t;
+        clear_packed(isa, p.x, k, p.rows);
+        status = dv_parallel_for(ctx, 0, up(p.rows, SQUARE), 1 + PIECE / (SQUARE * (k + 1)), pack_rows, &p);
+        if (!status)
+            status = dv_parallel_for(ctx, 0, up(n, COLUMNS), 1 + PIECE / (COLUMNS * (k + 1) * p.rows), blocks, &p);
     }
     return status;
 }

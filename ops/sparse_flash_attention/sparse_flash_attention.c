@@ -722,15 +722,14 @@ static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, str
     int status = prepare(ctx, &x);
     if (status || !x.lines || !x.heads)
         return status;
-    struct fast f = { .x = &x, .of = of, .heads = HEADS, .wide = line_room(x.d) + line_room(x.r), .e = line_room(x.e) };
+    struct fast f = { .x = &x, .of = of, .wide = line_room(x.d) + line_room(x.r), .e = line_room(x.e) };
     const int64_t longest = tokens_longest(&x.keys), size = x.sparse_block_size, k = last_dim(x.sparse_indices);
     const int64_t blocks = longest ? (longest - 1) / size + 1 : 0;
     f.most = (blocks < k ? blocks : k) * (size < longest ? size : longest);
-    f.units = (x.heads + HEADS - 1) / HEADS;
-    if (x.lines * f.units < PIECES && f.most <= STRIP) { /* too short for strips */
-        f.heads = HEADS / 2;
-        f.units = (x.heads + f.heads - 1) / f.heads;
-    }
+    const bool many = x.lines * ((x.heads + HEADS - 1) / HEADS) >= PIECES || f.most > STRIP; /* units, or strips */
+    const int64_t most_heads = many ? HEADS : HEADS / 2, filled = (x.heads + SOME_HEADS - 1) / SOME_HEADS * SOME_HEADS;
+    f.heads = filled < most_heads ? filled : most_heads;
+    f.units = (x.heads + f.heads - 1) / f.heads;
     const int64_t n = x.lines * f.units, wanted = (PIECES + n - 1) / n, fit = (f.most + STRIP - 1) / STRIP,
                   each = (fit + wanted - 1) / wanted;
     f.strips = each ? (fit + each - 1) / each : 1;

@@ -15,9 +15,10 @@
  * dv_real, and it uses what dovetail_math.h has for all three: dv_exp, dv_log, dv_log1p, dv_sigmoid, dv_silu, dv_tanh, dv_sin,
  * dv_cos, dv_sqrt, dv_abs, dv_floor, dv_ceil, dv_trunc, dv_round, dv_min, dv_max, dv_select. Another function does not compile.
  *   - A number that is no small integer is written (dv_number)0.1: float or double. An attribute is (dv_number)frame.eps.
- *     dv_all(frame.eps) is a dv_real: `out = dv_all(0)`.
- *     Without (dv_number) a number such as 0.5 is a double in some rows and a float in others.
- *   - `if` and `?:` are written dv_select(x > 0, x, y), with & and | between comparisons; of the frame alone, frame.flag ? x : y.
+ *     Without (dv_number), 0.1 and frame.eps do not compile beside vectors, and 0.5 is a double in some rows.
+ *     A result is a dv_real, and so is dv_all(frame.eps): `out = dv_all(0)`; `out = 0` does not compile.
+ *   - `if` and `?:` are written dv_select(x > 0, x, y), with & and | between comparisons; of the frame alone,
+ *     frame.flag ? x : y (dv_select(frame.flag, x, y) does not compile).
  *     As a number, a comparison is the int 1 or 0, and goes into a dv_real before it is added or multiplied: dv_real m = x > 0.
  *     A line that compares is left to the compiler's vectors; one that does not has vectors of its own for AVX-512, in which exp
  *     and its family are faster. gcc needs --param=max-unswitch-insns=100 for frame.flag, which `dovetail build` passes.
@@ -28,11 +29,12 @@
  * loops, functions (those of <tgmath.h>, such as pow, have both types).
  * Rows may compute a * b + c with one rounding: x * x - y * y of equal numbers is not always 0 (dovetail build -X
  * -ffp-contract=off).
- * Each tensor is read and written by its own dtype; f32, bf16, f16, f64, i8, i16, i32, i64, u8 and bool may be mixed. The line is
- * computed in double if a tensor is f64, i32 or i64, else in float: integers are exact up to 2^53, and slower than in a loop of
- * your own. A result that is an integer is cut to its range. An input of one element stands for all; one with the shape of the
- * last dims of the first result, such as a bias of rows, is repeated: sizes count, not the contract's names. An output may be one
- * of the inputs, but may not overlap an input in another way. */
+ * Each tensor is read and written by its own dtype (double to bf16 and f16 by way of float, as in PyTorch); f32, bf16, f16, f64,
+ * i8, i16, i32, i64, u8 and bool may be mixed. The line is computed in double if a tensor is f64, i32 or i64, else in float:
+ * integers are exact up to 2^53, and slower than in a loop of your own. A bool is 0 or 1, whatever its byte. A result that is an
+ * integer is cut to its range. An input of one element stands for all; one with the shape of the last dims of the first result,
+ * such as a bias of rows, is repeated: sizes count, not the contract's names. An output may be one of the inputs, but may not
+ * overlap an input in another way. */
 #ifndef DOVETAIL_ELEMENTWISE_H
 #define DOVETAIL_ELEMENTWISE_H
 
@@ -769,7 +771,8 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
         if (!fits)
             return dv_error(ctx, DV_EINVAL,
                 "an elementwise row needs as many elements of '%.*s' as of its first result: %lld%s, found %lld", size, name,
-                (long long)n, result ? "" : " (or 1, or the shape of the last dims)", (long long)dv_numel(t));
+                (long long)n, result ? "" : " (or 1, or the shape of the last dims; with .split, of a part)",
+                (long long)dv_numel(t));
         return dv_error(ctx, DV_EINVAL, "an elementwise row needs '%.*s' of a number type or bool, found type code %d of %d bits",
             size, name, t->dtype.code, t->dtype.bits);
     }

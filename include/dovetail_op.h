@@ -601,6 +601,7 @@ static inline int64_t dv_get_i64(const void *data, int64_t i, uint32_t dtype)
     case DV_DTYPE_i16: return ((const int16_t *)data)[i];
     case DV_DTYPE_i32: return ((const int32_t *)data)[i];
     case DV_DTYPE_i64: return ((const int64_t *)data)[i];
+    case DV_DTYPE_bool: return ((const uint8_t *)data)[i] != 0; /* a host may have any byte there */
     default: return ((const uint8_t *)data)[i];
     }
 }

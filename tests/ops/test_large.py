@@ -8,8 +8,7 @@ import pytest
 import dovetail
 
 SIZE = pathlib.Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
-CACHE = int(SIZE.read_text().rstrip("K\n")) << 10 if SIZE.exists() else 1 << 25
-pytestmark = pytest.mark.skipif(CACHE > 1 << 26, reason="the last cache is too large for a test")
+CACHE = min(int(SIZE.read_text().rstrip("K\n")) << 10 if SIZE.exists() else 1 << 25, 1 << 25)  # of one that many cores share, 32 MB count
 
 FLAGS = """
 #include <dovetail_op.h>

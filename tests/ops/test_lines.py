@@ -20,11 +20,17 @@ DV_ELEMENTWISE(angle, struct own, (x, y), (x), x = dv_sin(y) + x)
     .contract = "x[*s n]:T, y[n]:T, z[]:T -> sum[*s n]:T, most[*s n]" TYPES, .kernels = DV_KERNELS(DV_ELEMENTWISE_FLOATS(struct two, NAME, .flags = 0)))
 #define OWN(NAME) DV_OPERATOR(NAME, struct own, (x, y), .schema = #NAME "(Tensor(a!) x, Tensor y) -> ()", \\
     .contract = "x[*s]:T, y[*s]" TYPES, .kernels = DV_KERNELS(DV_ELEMENTWISE_FLOATS(struct own, NAME, .flags = 0)))
+#define ANY(T) T " in f32 f64 bf16 f16 i8 i16 i32 i64 u8 bool"
+struct sum { const dv_tensor *x, *y; dv_dtype dtype; dv_tensor *out; };
+DV_ELEMENTWISE(sum, struct sum, (x, y), (out), out = x + y)
+DV_OPERATOR(sum, struct sum, (x, y, dtype, out), .schema = "sum(Tensor x, Tensor y, ScalarType dtype) -> Tensor out",
+    .contract = "x[*s n]:T, y[n]:U -> out[*s n]:dtype; " ANY("T") "; " ANY("U"),
+    .kernels = DV_KERNELS(DV_ELEMENTWISE_ROWS(struct sum, sum, NULL, .flags = 0)));
 TWO(two);
 TWO(chosen);
 OWN(own);
 OWN(angle);
-DV_LIBRARY(lines, &dv_op_two, &dv_op_chosen, &dv_op_own, &dv_op_angle);
+DV_LIBRARY(lines, &dv_op_sum, &dv_op_two, &dv_op_chosen, &dv_op_own, &dv_op_angle);
 """
 TYPES = [numpy.float32, numpy.float64, ml_dtypes.bfloat16, numpy.float16]
 
@@ -78,7 +84,6 @@ def test_in_place(lines, isa, dtype):
                 numpy.testing.assert_allclose(x.astype(numpy.float64), numpy.sin(angles.astype(numpy.float64)), atol=float(ml_dtypes.finfo(dtype).eps))
 
 
-@pytest.mark.skipif(CACHE > 1 << 26, reason="the last cache is too large for a test")
 @pytest.mark.parametrize("name", ["two", "chosen"])
 @pytest.mark.parametrize("dtype", [numpy.float32, numpy.float16, ml_dtypes.bfloat16], ids=lambda t: numpy.dtype(t).name)
 def test_large(lines, dtype, name):
@@ -90,3 +95,39 @@ def test_large(lines, dtype, name):
         part = slice(at, at + 100)
         for found, exact in zip((total, most), f(x[part], y, z)):
             assert numpy.array_equal(found[part].view(numpy.uint8), exact.view(numpy.uint8)), (dtype, name, at)
+
+
+INTEGERS = [numpy.int8, numpy.int16, numpy.int32, numpy.int64, numpy.uint8, numpy.bool_]
+
+
+def cut(x, dtype):
+    """Doubles as a result of this dtype."""
+    if dtype is numpy.bool_:
+        return (x != 0) | numpy.isnan(x)
+    if dtype not in INTEGERS:
+        return x.astype(numpy.float32).astype(dtype) if numpy.dtype(dtype).itemsize == 2 else x.astype(dtype)
+    least, most = numpy.iinfo(dtype).min, numpy.iinfo(dtype).max
+    inside = numpy.trunc(numpy.where(numpy.isnan(x), 0, x))
+    return numpy.array([least if v <= least else most if v >= most else int(v) for v in inside.ravel().tolist()], dtype).reshape(x.shape)
+
+
+@pytest.mark.parametrize("out", [*TYPES, *INTEGERS], ids=lambda t: numpy.dtype(t).name)
+@pytest.mark.parametrize("of", [*TYPES, *INTEGERS], ids=lambda t: numpy.dtype(t).name)
+def test_mixed_dtypes(lines, isa, of, out):
+    """Tails are as whole blocks: a bool is 0 or 1, whatever its byte."""
+    numbers = numpy.random.default_rng(7)
+    for rows, n, other in [(1, 1, numpy.int8), (1, 63, numpy.float32), (1, 64, of), (1, 65, numpy.float32), (1, 200, numpy.int32), (3, 43, of), (5, 100, numpy.float16), (4, 1, of)]:
+        def take(dtype, *shape):
+            if dtype is numpy.bool_:
+                return numbers.integers(0, 4, shape).astype(numpy.uint8).view(numpy.bool_)
+            x = draw(dtype, *shape, seed=n) if dtype in TYPES else numbers.integers(numpy.iinfo(dtype).min // 2, numpy.iinfo(dtype).max // 2, shape).astype(dtype)
+            return x
+        x, y = take(of, rows, n), take(other, n)
+        wide = bool({numpy.float64, numpy.int32, numpy.int64} & {of, other, out})
+        double = lambda t: (t.view(numpy.uint8) != 0).astype(numpy.float64) if t.dtype == bool else t.astype(numpy.float64)
+        with numpy.errstate(all="ignore"):
+            exact = double(x) + double(y)
+            exact = cut(exact if wide else exact.astype(numpy.float32).astype(numpy.float64), out)
+        found = lines.sum(x, y, "bool" if out is numpy.bool_ else numpy.dtype(out))
+        assert found.dtype == out
+        numpy.testing.assert_array_equal(found.astype(numpy.float64), exact.astype(numpy.float64))

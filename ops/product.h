@@ -440,7 +440,7 @@ static inline bool reads_together(void)
     TARGET static void few_##T##_##ISA(const float *x, int64_t rows, struct rows w, int64_t count, int64_t depth, float *sums) \
     {                                                                                                                          \
         VECTOR_TYPES(BYTES);                                                                                                   \
-        int64_t c = 0, ahead = FEW_AHEAD / 4;                                                                                  \
+        int64_t c = 0, ahead = 4 * w.stride * (int64_t)sizeof(C_TYPE); /* the next four rows */                                \
         if (BYTES == 64 && rows == 1 && reads_together())                                                                      \
             FEW_ROWS(4, WIDE_4, 1, EACH_1, T, C_TYPE)                                                                          \
         ahead = FEW_AHEAD;                                                                                                     \

@@ -400,7 +400,7 @@ static void misfits(void **state)
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &short_x, 0, &to }), DV_EINVAL);
     assert_string_equal(misfit,
         "an elementwise row needs as many elements of 'i' as of its first result: 40 (or 1, or the shape of the "
-        "last dims), found 39");
+        "last dims; with .split, of a part), found 39");
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ NULL, &tx, 0, &to }), DV_EINVAL);
     assert_string_equal(misfit, "an elementwise row needs 'x', which is None");
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &strange, 0, &to }), DV_EINVAL);

@@ -752,9 +752,11 @@ static bool again_within(int ms, const check_job *job, const check_case *c, chec
     return ended && shared->outcome == CHECK_FAIL && !strcmp(shared->kind, job->result->kind);
 }
 
+/* Does it fail in the same way, under the same condition? On a busy machine a process may seem to wait before it has begun. */
 bool check_again(const check_job *job, const check_case *c, check_result *shared)
 {
-    return again_within(case_ms / 8, job, c, shared);
+    const check_result *r = job->result;
+    return again_within(case_ms / 8, job, c, shared) && !(r->own & r->fault) == !(shared->own & shared->fault);
 }
 
 /* Does the case at hand not end, or is it only slow? One that waits does not end. In `runs` it does not end if it does not in

@@ -239,83 +239,6 @@ typedef void (*dv_step_f64)(double *const *out, const double *const *in, void *w
 /* clang-format off */
 typedef union dv__room { float f32[DV_BLOCK]; double f64[DV_BLOCK]; } dv__room;
 /* clang-format on */
-
-/* n elements of any dtype that a loop may have, as float or double, and back: an integer of its range, 0 for NaN.
- * Whole blocks of small integers have loops that become vectors. */
-/* clang-format off */
-#define DV__SMALL_INTEGERS(X) X(i8, int8_t) X(i16, int16_t) X(i32, int32_t) X(u8, uint8_t)
-#define DV__WIDEN(DTYPE, TYPE)  case DV_DTYPE_##DTYPE: DV_BLOCK_LOOP whole[i] = ((const TYPE *)data)[i]; break;
-#define DV__NARROW(DTYPE, TYPE) case DV_DTYPE_##DTYPE: DV_BLOCK_LOOP ((TYPE *)data)[i] = (TYPE)whole[i]; return;
-/* clang-format on */
-DV__ONCE static void dv__read(dv__room *to, bool f64, const void *data, int64_t n, uint32_t dtype)
-{
-    double x[DV_BLOCK] = { 0 };
-    int32_t whole[DV_BLOCK] = { 0 };
-    bool small = true;
-    switch (n == DV_BLOCK ? dtype : 0) {
-        DV__SMALL_INTEGERS(DV__WIDEN)
-    case DV_DTYPE_bool:
-        DV_BLOCK_LOOP
-        whole[i] = ((const uint8_t *)data)[i] != 0;
-        break;
-    default:
-        small = false;
-        for (int64_t i = 0; i < n; i++)
-            switch (dtype) {
-            case DV_DTYPE_f64:
-            case DV_DTYPE_f32:
-            case DV_DTYPE_bf16:
-            case DV_DTYPE_f16: x[i] = dv_get_f64(data, i, dtype); break;
-            default: x[i] = (double)dv_get_i64(data, i, dtype);
-            }
-    }
-    DV_BLOCK_LOOP
-    x[i] = small ? (double)whole[i] : x[i];
-    if (f64)
-        memcpy(to->f64, x, sizeof x);
-    else
-        DV_BLOCK_LOOP
-    to->f32[i] = (float)x[i];
-}
-static inline int64_t dv__whole(double x, int64_t least, int64_t most)
-{
-    return x != x ? 0 : x <= (double)least ? least : x >= (double)most ? most : (int64_t)x;
-}
-DV__ONCE static void dv__write(void *data, int64_t n, uint32_t dtype, const dv__room *from, bool f64)
-{
-    double x[DV_BLOCK];
-    int32_t whole[DV_BLOCK];
-    if (f64)
-        memcpy(x, from->f64, sizeof x);
-    else
-        DV_BLOCK_LOOP
-    x[i] = (double)from->f32[i];
-    const bool i8 = dtype == DV_DTYPE_i8, i16 = dtype == DV_DTYPE_i16, u8 = dtype == DV_DTYPE_u8;
-    const double least = i8 ? INT8_MIN : i16 ? INT16_MIN : u8 ? 0 : INT32_MIN;
-    const double most = i8 ? INT8_MAX : i16 ? INT16_MAX : u8 ? UINT8_MAX : INT32_MAX;
-    DV_BLOCK_LOOP
-    {
-        const double low = x[i] > least ? x[i] : least;
-        const int32_t all = (int32_t)(low < most ? low : most);
-        whole[i] = x[i] == x[i] ? all : 0;
-    }
-    switch (n == DV_BLOCK ? dtype : 0) {
-        DV__SMALL_INTEGERS(DV__NARROW)
-    default: break;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        switch (dtype) {
-        case DV_DTYPE_i8: ((int8_t *)data)[i] = (int8_t)whole[i]; break;
-        case DV_DTYPE_i16: ((int16_t *)data)[i] = (int16_t)whole[i]; break;
-        case DV_DTYPE_i32: ((int32_t *)data)[i] = whole[i]; break;
-        case DV_DTYPE_i64: ((int64_t *)data)[i] = dv__whole(x[i], INT64_MIN, INT64_MAX); break;
-        case DV_DTYPE_u8: ((uint8_t *)data)[i] = (uint8_t)whole[i]; break;
-        case DV_DTYPE_bool: ((bool *)data)[i] = x[i] < 0 || x[i] > 0 || x[i] != x[i]; break;
-        default: dv_put_f64(data, i, dtype, x[i]);
-        }
-    }
-}
-
 typedef struct dv__side { /* one tensor of a loop */
     char *data;
     uint32_t dtype;
@@ -323,6 +246,94 @@ typedef struct dv__side { /* one tensor of a loop */
     bool same, half, one; /* of the type that is computed in; of 16 bits, for dv_isa to convert; one element */
     int64_t period;       /* its elements are those of the first so many, again and again; 0: each has its own */
 } dv__side;
+/* A block of another type, as float or double, and back: an integer of its range, 0 for NaN. Of a result only n elements are
+ * written. f64, i32 and i64 are computed in double, and so is f32 beside them. */
+/* clang-format off */
+#define DV__SMALL_INTEGERS(X) X(i8, int8_t) X(i16, int16_t) X(u8, uint8_t)
+#define DV__WIDEN(DTYPE, TYPE)  case DV_DTYPE_##DTYPE: DV_BLOCK_LOOP whole[i] = ((const TYPE *)data)[i]; break;
+#define DV__NARROW(DTYPE, TYPE) case DV_DTYPE_##DTYPE: DV_BLOCK_LOOP ((TYPE *)to)[i] = (TYPE)whole[i]; break;
+#define DV__AS_DOUBLE(DTYPE, TYPE) case DV_DTYPE_##DTYPE: DV_BLOCK_LOOP to->f64[i] = (double)((const TYPE *)data)[i]; return;
+/* clang-format on */
+DV__ONCE static void dv__read(dv__room *to, bool f64, const void *data, uint32_t dtype)
+{
+    int32_t whole[DV_BLOCK];
+    switch (dtype) {
+        DV__SMALL_INTEGERS(DV__WIDEN)
+    case DV_DTYPE_bool:
+        DV_BLOCK_LOOP
+        whole[i] = ((const uint8_t *)data)[i] != 0;
+        break;
+        DV__AS_DOUBLE(i32, int32_t)
+        DV__AS_DOUBLE(i64, int64_t)
+        DV__AS_DOUBLE(f32, float)
+    case DV_DTYPE_bf16:
+    case DV_DTYPE_f16:
+        for (int i = 0; i < DV_BLOCK; i++) {
+            DV__NO_VECTOR(i);
+            to->f64[i] = dv_get_f64(data, i, dtype);
+        }
+        return;
+    default: memset(whole, 0, sizeof whole); /* none that a loop may have */
+    }
+    if (f64) {
+        DV_BLOCK_LOOP
+        to->f64[i] = (double)whole[i];
+    } else {
+        DV_BLOCK_LOOP
+        to->f32[i] = (float)whole[i];
+    }
+}
+#define DV__CUT(FROM, TYPE)                                                                          \
+    DV_BLOCK_LOOP                                                                                    \
+    {                                                                                                \
+        const TYPE x = (FROM)[i], low = x > (TYPE)least ? x : (TYPE)least;                           \
+        const int32_t all = (int32_t)(low < (TYPE)most ? low : (TYPE)most), one = (x < 0) | (x > 0); \
+        whole[i] = x == x ? (truth ? one : all) : truth;                                             \
+    }
+DV__ONCE static void dv__write(const dv__side *side, int64_t at, int64_t n, const dv__room *from, bool f64)
+{
+    const bool truth = side->dtype == DV_DTYPE_bool, i8 = side->dtype == DV_DTYPE_i8, i16 = side->dtype == DV_DTYPE_i16;
+    const int32_t least = i8 ? INT8_MIN : i16 ? INT16_MIN : side->item == 1 ? 0 : INT32_MIN;
+    const int32_t most = i8 ? INT8_MAX : i16 ? INT16_MAX : side->item == 1 ? UINT8_MAX : INT32_MAX;
+    dv__room part;
+    void *const data = side->data + at * side->item, *const to = n == DV_BLOCK ? data : &part;
+    float *const real = to;
+    int64_t *const longs = to;
+    int32_t whole[DV_BLOCK];
+    switch (side->dtype) {
+    case DV_DTYPE_f32:
+        DV_BLOCK_LOOP
+        real[i] = (float)from->f64[i];
+        break;
+    case DV_DTYPE_i64:
+        for (int i = 0; i < DV_BLOCK; i++) {
+            const double x = from->f64[i], low = x > (double)INT64_MIN ? x : (double)INT64_MIN;
+            longs[i] = x != x ? 0 : low < (double)INT64_MAX ? (int64_t)low : INT64_MAX;
+        }
+        break;
+    case DV_DTYPE_bf16:
+    case DV_DTYPE_f16:
+        for (int i = 0; i < DV_BLOCK; i++) {
+            DV__NO_VECTOR(i);
+            dv_put_f64(to, i, side->dtype, from->f64[i]);
+        }
+        break;
+    default:
+        if (f64)
+            DV__CUT(from->f64, double)
+        else
+            DV__CUT(from->f32, float)
+    }
+    switch (side->dtype) {
+        DV__SMALL_INTEGERS(DV__NARROW)
+        DV__NARROW(bool, uint8_t)
+        DV__NARROW(i32, int32_t)
+    default: break;
+    }
+    if (n < DV_BLOCK)
+        memcpy(data, to, (size_t)(n * side->item));
+}
+
 DV__ONCE static bool dv__wide(const dv_tensor *const *t, int n)
 {
     for (int k = 0; k < n; k++) {
@@ -370,7 +381,7 @@ DV_INLINE void dv__fetch(const dv_isa *isa, dv__room *to, const dv__side *side, 
     if (side->half)
         dv_block_load(isa, to->f32, (const uint16_t *)data, side->dtype);
     else if (!side->same)
-        dv__read(to, wide, data, count, side->dtype);
+        dv__read(to, wide, data, side->dtype);
 }
 DV_INLINE void dv__store(const dv_isa *isa, const dv__room *from, const dv__side *side, int64_t at, int64_t count, bool wide)
 {
@@ -382,18 +393,19 @@ DV_INLINE void dv__store(const dv_isa *isa, const dv__room *from, const dv__side
         rest = part;
     }
     if (!side->half && !side->same)
-        dv__write(data, count, side->dtype, from, wide);
+        dv__write(side, at, count, from, wide);
     else if (count < DV_BLOCK)
         memcpy(data, rest, (size_t)(count * side->item));
 }
 DV__ONCE static void dv__fill(dv__room *to, const dv__side *side, bool wide) /* with the one element of an input */
 {
-    dv__read(to, wide, side->data, 1, side->dtype);
-    for (int i = 1; i < DV_BLOCK; i++)
+    double x;
+    dv_load_f64(&x, side->data, 0, 1, side->dtype);
+    for (int i = 0; i < DV_BLOCK; i++)
         if (wide)
-            to->f64[i] = to->f64[0];
+            to->f64[i] = x;
         else
-            to->f32[i] = to->f32[0];
+            to->f32[i] = (float)x;
 }
 
 DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin,
@@ -490,14 +502,16 @@ DV__X16 void dv__put_x16(dv__cells to, int64_t i, const dv_f32x16 *x)
         *(dv__u16x32 *)(void *)at = both;
 }
 
-/* A loop over all elements: its inputs, and then its results. Blocks that cannot be used where they lie are in `rest`. */
+/* A loop over all elements: its inputs, and then its results. Blocks that cannot be used where they lie are in `rest`: integers,
+ * of which so many blocks are computed at once. */
+enum { DV__AHEAD = 4 };
 typedef struct dv__run {
     int nin, n;
     bool bf16, large; /* of cells */
-    bool whole;       /* there are no integers: many blocks are computed at once */
+    bool whole;       /* there are no integers: all blocks are computed at once */
     dv__side side[2 * DV__MOST];
     dv__cells cells[2 * DV__MOST];
-    _Alignas(64) dv__room rest[2 * DV__MOST];
+    _Alignas(64) float rest[2 * DV__MOST][(DV__AHEAD + 1) * DV_BLOCK]; /* no two are 4096 bytes apart, which is slow */
 } dv__run;
 DV__ONCE static void dv__run_begin(dv__run *run, const dv_context *ctx, bool bf16, int64_t elements, dv_tensor *const *out,
     int nout, const dv_tensor *const *in, int nin)
@@ -513,7 +527,7 @@ DV__ONCE static void dv__run_begin(dv__run *run, const dv_context *ctx, bool bf1
         dv__side *const side = &run->side[k];
         side->one = side->one && elements > 1 && k < nin;
         if (side->one)
-            dv__fill(&run->rest[k], side, false);
+            dv__fill((dv__room *)(void *)run->rest[k], side, false);
         else
             run->whole = run->whole && (side->same || side->half);
     }
@@ -522,7 +536,8 @@ DV__ONCE static void dv__run_begin(dv__run *run, const dv_context *ctx, bool bf1
  * that place is copied. */
 DV__ONCE static int64_t dv__run_next(dv__run *run, int64_t at, int64_t left)
 {
-    int64_t count = left < DV_BLOCK ? left : run->whole ? left / DV_BLOCK * DV_BLOCK : DV_BLOCK;
+    const int64_t most = run->whole || left < DV__AHEAD * DV_BLOCK ? left : DV__AHEAD * DV_BLOCK;
+    int64_t count = left < DV_BLOCK ? left : most / DV_BLOCK * DV_BLOCK;
     for (int k = 0; k < run->nin; k++) {
         const int64_t period = run->side[k].period, fits = period ? (period - at % period) / DV_BLOCK * DV_BLOCK : count;
         if (count > DV_BLOCK)
@@ -531,22 +546,26 @@ DV__ONCE static int64_t dv__run_next(dv__run *run, int64_t at, int64_t left)
     for (int k = 0; k < run->n; k++) {
         const dv__side *const side = &run->side[k];
         const int64_t here = side->period ? at % side->period : at;
+        const bool there = count >= DV_BLOCK && !(side->period && here + count > side->period), plain = side->same || side->half;
         dv__cells *const cells = &run->cells[k];
+        dv__room part, *const copy = plain ? (dv__room *)(void *)run->rest[k] : &part;
+        const char *data = side->data + here * side->item;
         *cells = (dv__cells){ (char *)&run->rest[k], side->one ? 0 : sizeof(float), DV_DTYPE_f32, run->bf16, false };
         if (side->one)
             continue;
-        if (side->same || side->half) {
+        if (!there && k < run->nin) {
+            dv__copy(copy, side, at, count);
+            data = (const char *)copy;
+        }
+        if (plain) {
             cells->item = side->item, cells->dtype = side->dtype;
-            if (count >= DV_BLOCK && !(side->period && here + count > side->period)) {
+            if (there) {
                 cells->at = side->data + here * side->item;
                 cells->large = run->large && (k < run->nin ? !side->period : (uintptr_t)cells->at % 64 == 0);
-            } else if (k < run->nin) {
-                dv__copy(cells->at, side, at, count);
             }
-        } else if (k < run->nin) {
-            dv__room part;
-            dv__copy(&part, side, at, count);
-            dv__read(&run->rest[k], false, &part, DV_BLOCK, side->dtype);
+        } else {
+            for (int64_t i = 0; i < count && k < run->nin; i += DV_BLOCK)
+                dv__read((dv__room *)(void *)(run->rest[k] + i), false, data + i * side->item, side->dtype);
         }
     }
     return count;
@@ -561,7 +580,9 @@ DV__ONCE static void dv__run_store(dv__run *run, int64_t at, int64_t count) /* t
         if (side->same || side->half)
             memcpy(data, &run->rest[k], (size_t)(count * side->item));
         else
-            dv__write(data, count, side->dtype, &run->rest[k], false);
+            for (int64_t i = 0; i < count; i += DV_BLOCK)
+                dv__write(side, at + i, count - i < DV_BLOCK ? count - i : DV_BLOCK,
+                    (const dv__room *)(const void *)(run->rest[k] + i), false);
     }
 }
 /* A step for float, as one for vectors. */

@@ -287,4 +287,13 @@ DV__ONCE static double squares_again(const float *x, int64_t n, double mean)
         squares += ((double)x[i] - mean) * ((double)x[i] - mean);
     return squares;
 }
+/* (x - mean) * scale * weight + bias in double, where `scale` is no float. bias: NULL is 0. */
+DV__ONCE static void put_scaled(
+    struct elements to, const float *x, double mean, double scale, const float *weight, const float *bias)
+{
+    for (int64_t i = 0; i < to.n; i++)
+        dv_put(to.data, i * to.step, to.dtype,
+            (float)(((double)x[i] - mean) * scale * (double)weight[i] + (bias ? (double)bias[i] : 0)));
+}
+static inline bool is_float_scale(double scale) { return scale <= (double)FLT_MAX || !(scale <= DBL_MAX); }
 #endif

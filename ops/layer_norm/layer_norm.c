@@ -78,7 +78,12 @@ DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa 
             more = sum / (double)n;
         }
         variance -= more * more;
-        const float scale = (float)(1 / sqrt((variance < 0 ? 0 : variance) + a->eps)), shift = -(float)more * scale;
+        const double exact_scale = 1 / sqrt((variance < 0 ? 0 : variance) + a->eps);
+        const float scale = (float)exact_scale, shift = -(float)more * scale;
+        if (!is_float_scale(exact_scale)) {
+            put_scaled(to, x, (double)mean + more, exact_scale, weight, bias);
+            continue;
+        }
 #define NORMALISED(AT) (((AT(x) - mean) * scale + shift) * AT(weight) + AT(bias))
         PUT_LINE(isa, &to, out, n, NORMALISED)
     }

@@ -137,7 +137,9 @@ struct scoring {
 #define FIRST_bf16(P) FIRST_f32(P)
 #define FIRST_i8(P) (words) AT(P)
 enum { FLIP_f32 = 0, FLIP_bf16 = 0, FLIP_i8 = ~0x7f7f7f7f };
-#define RELU_f32(V) (lanes)((words)V & ~(V < (lanes){ 0 }))
+/* As integers, floats from -FLT_MAX to -0 are the least. What is -infinite stays: it may be a sum that floats cannot hold. */
+enum { BITS_OF_MINUS_FLT_MAX = ~0x00800000 };
+#define RELU_f32(V) (lanes)((words)V & ((words)V > BITS_OF_MINUS_FLT_MAX))
 #define RELU_bf16(V) RELU_f32(V)
 #define RELU_i8(V) __builtin_convertvector(V & ~(V < (words){ 0 }), lanes)
 

@@ -71,7 +71,12 @@ DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_is
                 LANES(x + k) += other; put_lanes(isa, &residual, k, &LANES(x + k)); v = LANES(x + k) * LANES(x + k))
         else
             SUM_BLOCKS(squares, room, keep_lanes(isa, &v, x, there, &from, k); v *= v)
-        const float scale = (float)scale_of(x, squares, n, a->eps);
+        const double exact = scale_of(x, squares, n, a->eps);
+        const float scale = (float)exact;
+        if (!is_float_scale(exact)) {
+            put_scaled(to, x, 0, exact, weight, NULL);
+            continue;
+        }
 #define SCALED(AT) (AT(x) * scale * AT(weight))
         PUT_LINE(isa, &to, out, n, SCALED)
     }

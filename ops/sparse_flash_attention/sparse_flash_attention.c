@@ -380,18 +380,18 @@ DV_INLINE void exponentials(const dv_isa *isa, const struct unit *u, int64_t cou
 {
     enum { TOKENS = DV_BLOCK / ALIGN };
     for (int64_t h = 0; h < u->heads; h += ALIGN) {
-        float most[ALIGN], factor[DV_BLOCK] = { 0 };
+        float most[ALIGN], zero[ALIGN] = { 0 }, factor[DV_BLOCK] = { 0 };
         memcpy(most, u->max + h, sizeof most);
         for (int64_t t = 0; t < count; t++) {
             float *const z = u->scores + t * u->heads + h;
             DV__VECTOR_LOOP(i, ALIGN)
-            z[i] *= u->scale, most[i] = z[i] > most[i] ? z[i] : most[i];
+            z[i] *= u->scale, most[i] = z[i] > most[i] ? z[i] : most[i], zero[i] += z[i] * 0;
         }
         DV__VECTOR_LOOP(i, ALIGN)
         factor[i] = u->max[h + i] - most[i];
         dv_block_exp(isa, factor, factor, 0);
-        DV__VECTOR_LOOP(i, ALIGN)
-        u->sum[h + i] *= factor[i];
+        DV__VECTOR_LOOP(i, ALIGN) /* zero: NaN if a score is infinite; it may be one that floats cannot hold */
+        u->sum[h + i] = u->sum[h + i] * factor[i] + zero[i];
         memcpy(u->max + h, most, sizeof most);
         memcpy(u->factor + h, factor, sizeof most);
     }

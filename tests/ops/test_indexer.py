@@ -234,6 +234,20 @@ def test_a_score_that_is_not_finite(isa):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("heads, n", [(1, 2), (2, 4), (3, 1024), (64, 128)])
+def test_a_sum_that_leaves_f32_on_the_way(dtype, heads, n, isa):
+    """Below it: relu would make 0 of it, and the score would be finite."""
+    q, w = torch.full((1, 1, heads, n), 1e19).to(dtype), torch.full((1, 1, heads), 1e-38).to(dtype)
+    k = torch.full((1, 50, 1, n), 1e18 / n)
+    k[0, 7, 0] = torch.cat([torch.full((n // 2,), -2e21 / n), torch.full((n - n // 2,), 2.01e21 / n)])
+    k = k.to(dtype)
+    at, values = dovetail.ops.lightning_indexer(q, k, w, sparse_count=2, sparse_mode=0, return_value=True)
+    exact_at, exact = dovetail.ops.lightning_indexer(q.double(), k.double(), w.double(), sparse_count=2, sparse_mode=0, return_value=True)
+    assert exact_at.flatten().tolist() == [7, 0] and torch.equal(at, exact_at)
+    torch.testing.assert_close(values, exact.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("size, weight", [(1e-30, 1e38), (1e-22, 1e30), (1e-19, 1.0)])
 def test_products_that_underflow(dtype, size, weight, isa):
     """f32 loses digits where f64 does not: the order is that of f64."""

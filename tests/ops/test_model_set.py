@@ -129,13 +129,25 @@ def test_sums_of_long_rows(isa, n):
         assert ((likely - exact).abs() <= exact * (4 + (wide - wide.amax(-1, keepdim=True)).abs()) * 2.0**-23).all()
 
 
-@pytest.mark.parametrize("scale", [1e37, 1e20, 1e-19, 1e-30, 1e-36])
+@pytest.mark.parametrize("scale", [1e37, 1e20, 1e-19, 1e-30, 1e-36, 1e-38, 3e-40])
 def test_norms_whose_squares_are_no_floats(isa, scale):
     for n in (3, 64, 70, 5000):
         wide = (torch.randn(2, n, generator=torch.Generator().manual_seed(n), dtype=torch.float64) * scale).float().double()
         for eps in (0.0, 1e-5):
             torch.testing.assert_close(dovetail.ops.layer_norm(wide.float(), eps=eps).double(), dovetail.ops.layer_norm(wide, eps=eps), rtol=1e-6, atol=2e-6)
             torch.testing.assert_close(dovetail.ops.rms_norm(wide.float(), torch.ones(n), eps).double(), dovetail.ops.rms_norm(wide, torch.ones(n).double(), eps), rtol=1e-6, atol=1e-30)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("n", [2, 64, 100])
+def test_norms_whose_deviation_has_no_inverse_in_f32(isa, dtype, n):
+    """With a mean that is larger than the deviation, with weight and bias."""
+    x = (1e-38 + draw(3, n, seed=n) * 1e-39).to(dtype)
+    w, b = draw(n, seed=1).to(dtype), draw(n, seed=2).to(dtype)
+    for found, exact in ((ops.layer_norm(x, w, b, 0.0), ops.layer_norm(x.double(), w.double(), b.double(), 0.0)),
+                         (ops.rms_norm(x / 64, w, 0.0), ops.rms_norm((x / 64).double(), w.double(), 0.0)),
+                         (ops.add_rms_norm(x / 64, torch.zeros_like(x), w, 0.0), ops.rms_norm((x / 64).double(), w.double(), 0.0))):
+        torch.testing.assert_close(found, exact.to(dtype), rtol=torch.finfo(dtype).eps * 2, atol=2e-6)
 
 
 @pytest.mark.parametrize("name, scale", [("rms_norm", 1e-30), ("rms_norm", 1e30), ("layer_norm", 1e-18), ("layer_norm", 1e-13), ("layer_norm", 1e15), ("layer_norm", 1e18)])

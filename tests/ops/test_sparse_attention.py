@@ -104,6 +104,19 @@ def test_a_score_of_minus_infinity_has_weight_0(dtype):
     assert dovetail.ops.sparse_flash_attention(q, k, v, torch.tensor([0, 0, -1]).int().reshape(1, 1, 1, 3), 1.0, sparse_mode=0)[0].isnan().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("n", [2, 4, 1024, 1030])
+def test_a_score_or_a_part_of_it_that_f32_cannot_hold(dtype, n, isa):
+    """It may be negative: as -inf it would have weight 0."""
+    q, v = torch.full((1, 1, 1, n), 1e19).to(dtype), torch.tensor([0.0, 1.0], dtype=dtype).reshape(1, 2, 1, 1)
+    whole = torch.tensor([0.5e20 / n, -1e20 / n]).reshape(1, 2, 1, 1).expand(1, 2, 1, n)
+    part = torch.stack([torch.cat([torch.full((n // 2,), -2e21 / n), torch.full((n - n // 2,), 2.01e21 / n)]), torch.full((n,), 1e18 / n)]).reshape(1, 2, 1, n)
+    for k in (whole.to(dtype), part.to(dtype)):
+        call = lambda *x: dovetail.ops.sparse_flash_attention(*x, torch.tensor([0, 1]).int().reshape(1, 1, 1, 2), 1e-39, sparse_mode=0, return_softmax_lse=True)
+        for found, exact in zip(call(q, k, v), call(q.double(), k.double(), v.double())):
+            torch.testing.assert_close(found.double(), exact, rtol=1e-2 if dtype is torch.bfloat16 else 1e-5, atol=1e-3 if dtype is torch.bfloat16 else 1e-6)
+
+
 def test_large_scores_do_not_overflow():
     q, k = torch.full((1, 1, 1, 1), 1e4), torch.tensor([-1e4, 1e4, 0.0]).reshape(1, 3, 1, 1)
     out, _, total = dovetail.ops.sparse_flash_attention(q, k, k, torch.tensor([0, 1, 2], dtype=INT).reshape(1, 1, 1, 3), 1.0, return_softmax_lse=True)

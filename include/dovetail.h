@@ -282,7 +282,8 @@ DV_API int dv_folder_check(const char *path, unsigned flags);
 
 /* Load a binary that `dovetail build` made: its operators (or kernels) are registered until the library is freed. The file is
  * checked first (ELF extents, architecture, the symbol, ABI): DV_EBINARY, DV_EABI, DV_ESCHEMA, DV_ECONTRACT, DV_EEXIST. The same
- * content can be loaded only once. The file may be replaced while it is loaded. */
+ * content can be loaded only once, but the base set that was loaded for a formula is handed over. The file may be replaced while
+ * it is loaded. */
 DV_API int dv_load(const char *path, dv_library **out);
 /* The same for a descriptor that is linked into the program. The descriptor must outlive the library. */
 DV_API int dv_load_static(const struct dv_library_decl *decl, dv_library **out);

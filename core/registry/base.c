@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 /* ---- The base set ---- */
 
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(dv_library *) loaded_here; /* the base set, if nobody has asked for it by dv_load() yet */
 
 static bool base_is_registered(void)
 {
@@ -59,12 +61,18 @@ static int load_base(void)
         dv_library *lib; /* stays loaded: it is everybody's */
         if (access(path, F_OK))
             status = dv_fail(DV_ENOENT, "the base set of operators is not at %s", path);
-        else
-            status = dv_load(path, &lib);
+        else if (!(status = dv_load(path, &lib)))
+            atomic_store(&loaded_here, lib);
     }
     pthread_mutex_unlock(&loading);
     dv__free(path);
     return status;
+}
+
+dv_library *dv__take_base(const char *content)
+{
+    dv_library *lib = atomic_load(&loaded_here);
+    return lib && !strcmp(lib->binary.id, content) && atomic_compare_exchange_strong(&loaded_here, &lib, NULL) ? lib : NULL;
 }
 
 int dv__find_base(const char *name, dv_operator **out)

@@ -163,6 +163,10 @@ int dv_load(const char *path, dv_library **out)
     int status = dv__policy_init();
     if (status || (status = dv__binary_open(path, &binary)))
         return status;
+    if ((*out = dv__take_base(binary.id))) {
+        dv__binary_deinit(&binary);
+        return DV_OK;
+    }
     return load(binary.decl, &binary, out);
 }
 

@@ -141,5 +141,7 @@ int dv__find_from(const dv_operator *from, const char *name, dv_operator **out);
 
 /* The operator of the base set with ATen's name ("mul"), with a reference for the caller; DV_ENOENT. */
 int dv__find_base(const char *name, dv_operator **out);
+/* The base set that was loaded for a formula, if it has this content: it is the caller's from now on. Else NULL. */
+dv_library *dv__take_base(const char *content);
 
 #endif

@@ -26,6 +26,18 @@ def test_a_library(ops, binary):
         ops.scal
 
 
+def test_the_base_set_that_a_formula_loaded_can_be_loaded(python):
+    assert python("""
+import dovetail, pathlib
+assert repr(dovetail.ops.base).startswith("<operators of base: ")
+path = pathlib.Path(dovetail.libraries()[0].path).with_name("base.so")
+base = dovetail.load(path)
+assert base.name == "base" and base in dovetail.libraries() and dovetail.load(path) is base
+base.close()
+assert dovetail.load(path).add is not None
+""") == ""
+
+
 def test_find_and_list(ops):
     assert dovetail.find("py_ops::scale") is ops.scale and dovetail.find("py_ops::pick") is ops.pick
     assert dovetail.find("py_ops::pick.two").name == "py_ops::pick.two"

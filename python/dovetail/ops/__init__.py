@@ -44,12 +44,15 @@ def __getattr__(name):
         _load(name)
         if name in globals():
             return globals()[name]
-    if any(n.startswith(name + "::") for n in _core.names()):
+    is_namespace = lambda: any(n.startswith(name + "::") for n in _core.names())
+    if is_namespace():
         return Namespace(name)
     if not name.startswith("_") or name == "_":  # who will look in vars(), by "from dovetail.ops import _"
         _load_all()
         if name in globals():
             return globals()[name]
+        if is_namespace():  # the base set, which their formulas need
+            return Namespace(name)
     known = {n.lower(): n for n in __dir__()}
     near = [known[n] for n in _difflib.get_close_matches(name.lower(), known, 3, 0.5)]
     said = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(__dir__())}"

@@ -1,7 +1,8 @@
 /* add_custom.c: self + other, with broadcasting and promotion, and its gradient.
  *
- * Two tensors of one shape and type are added in blocks. Everything else goes through a walk over the result: per input a stride
- * for each of its dims, 0 where it is repeated, and elements by way of double (int64_t for integers, which then wrap). */
+ * Two tensors of one shape are added in blocks, if their sum is made in double, or is one of floats and of what floats hold, and
+ * those of one integer type as they lie. Everything else goes through a walk over the result: per input a stride for each of its
+ * dims, 0 where it is repeated, and elements by way of double (int64_t for integers, which then wrap). */
 #include <dovetail_elementwise.h>
 
 struct add_custom {
@@ -75,13 +76,33 @@ static int add_custom_reference(dv_context *ctx, const struct add_custom *a)
 
 DV_ELEMENTWISE(same, struct add_custom, (self, other), (out), out = self + other)
 
-static bool like(const dv_tensor *t, const dv_tensor *out)
+static bool has_shape_of(const dv_tensor *t, const dv_tensor *out)
 {
-    if (t->ndim != out->ndim || dv_dtype_key(t->dtype) != dv_dtype_key(out->dtype))
+    return t->ndim == out->ndim && (!t->ndim || !memcmp(t->shape, out->shape, (size_t)t->ndim * sizeof *t->shape));
+}
+/* i32 and i64 are computed in double by `same`, and rounded once; beside floats PyTorch rounds them first. */
+static bool is_exact(const dv_tensor *t, const dv_tensor *out)
+{
+    return out->dtype.bits == 64 || is_float(t->dtype) || t->dtype.bits < 32;
+}
+
+static bool add_integers(const struct add_custom *a) /* of one type */
+{
+    const uint32_t t = dv_dtype_key(a->out->dtype);
+    const void *const x = a->self->data, *const y = a->other->data;
+    void *const sums = a->out->data;
+    const int64_t n = dv_numel(a->out);
+    if (dv_dtype_key(a->self->dtype) != t || dv_dtype_key(a->other->dtype) != t || t == DV_DTYPE_bool)
         return false;
-    for (int32_t d = 0; d < t->ndim; d++)
-        if (t->shape[d] != out->shape[d])
-            return false;
+    switch (a->out->dtype.bits) {
+#define ADD(TYPE)                   \
+    for (int64_t i = 0; i < n; i++) \
+        ((TYPE *)sums)[i] = (TYPE)(((const TYPE *)x)[i] + ((const TYPE *)y)[i]);
+    case 8: ADD(uint8_t) break;
+    case 16: ADD(uint16_t) break;
+    case 32: ADD(uint32_t) break;
+    default: ADD(uint64_t)
+    }
     return true;
 }
 
@@ -107,9 +128,11 @@ static void add_rows(const struct add_custom *a)
 
 static int add_custom_row(dv_context *ctx, const struct add_custom *a, int (*same_row)(dv_context *, const struct add_custom *))
 {
-    if (is_float(a->out->dtype) && like(a->self, a->out) && like(a->other, a->out))
+    const bool plain = has_shape_of(a->self, a->out) && has_shape_of(a->other, a->out), real = is_float(a->out->dtype);
+    if (plain && real && is_exact(a->self, a->out) && is_exact(a->other, a->out))
         return same_row(ctx, a);
-    add_rows(a);
+    if (real || !plain || !add_integers(a))
+        add_rows(a);
     return DV_OK;
 }
 DV_ISAS_OF(struct add_custom, add_custom_row, same)

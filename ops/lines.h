@@ -80,17 +80,31 @@ DV_INLINE float *floats_of(const struct elements *l)
     return l->item == 4 && l->step == 1 && l->n % DV_BLOCK == 0 ? (float *)(void *)l->data : NULL;
 }
 
-/* 16 elements from k on; those behind the end are `pad`, and are not stored. */
-DV__ONCE static void get_few(float *to, const struct elements *l, int64_t k, float pad)
-{
-    for (int i = 0; i < 16; i++)
-        to[i] = k + i < l->n ? dv_get(l->data, (k + i) * l->step, l->dtype) : pad;
-}
-DV__ONCE static void put_few(const struct elements *l, int64_t k, const float *from)
-{
-    for (int i = 0; i < 16 && k + i < l->n; i++)
-        dv_put(l->data, (k + i) * l->step, l->dtype, from[i]);
-}
+/* 16 elements from k on; those behind the end are `pad`, and are not stored. One function for all loops of an instruction set:
+ * with its instructions, vectors stay in registers meanwhile. */
+#ifdef __clang__
+#define FEW_ONCE __attribute__((noinline, unused))
+#else
+#define FEW_ONCE __attribute__((noinline, noclone, unused))
+#endif
+#define FEW(ISA, TARGET)                                                                                 \
+    TARGET FEW_ONCE static void get_few_##ISA(float *to, const struct elements *l, int64_t k, float pad) \
+    {                                                                                                    \
+        for (int i = 0; i < 16; i++)                                                                     \
+            to[i] = k + i < l->n ? dv_get(l->data, (k + i) * l->step, l->dtype) : pad;                   \
+    }                                                                                                    \
+    TARGET FEW_ONCE static void put_few_##ISA(const struct elements *l, int64_t k, const float *from)    \
+    {                                                                                                    \
+        for (int i = 0; i < 16 && k + i < l->n; i++)                                                     \
+            dv_put(l->data, (k + i) * l->step, l->dtype, from[i]);                                       \
+    }
+FEW(base, )
+#ifdef DV_TARGET_AVX2
+FEW(avx2, DV_TARGET_AVX2)
+#define OF_ISA(ISA, NAME) ((ISA) == &dv_isa_base ? NAME##_base : NAME##_avx2)
+#else
+#define OF_ISA(ISA, NAME) ((void)(ISA), NAME##_base)
+#endif
 DV_INLINE void get_lanes(const dv_isa *isa, dv_lanes *to, const struct elements *l, int64_t k, float pad)
 {
     if (!DV__RARELY(k + 16 > l->n || l->step != 1)) {
@@ -98,7 +112,7 @@ DV_INLINE void get_lanes(const dv_isa *isa, dv_lanes *to, const struct elements 
     } else { /* of what stays in registers a copy is used */
         const struct elements copy = *l;
         float few[16];
-        get_few(IS_X16(isa) ? few : (float *)to, &copy, k, pad);
+        OF_ISA(isa, get_few)(IS_X16(isa) ? few : (float *)to, &copy, k, pad);
         if (IS_X16(isa))
             *to = LANES(few);
     }
@@ -112,7 +126,7 @@ DV_INLINE void put_lanes(const dv_isa *isa, const struct elements *l, int64_t k,
         float few[16];
         if (IS_X16(isa))
             LANES(few) = *from;
-        put_few(&copy, k, IS_X16(isa) ? few : (const float *)from);
+        OF_ISA(isa, put_few)(&copy, k, IS_X16(isa) ? few : (const float *)from);
     }
 }
 
@@ -287,12 +301,13 @@ DV__ONCE static double squares_again(const float *x, int64_t n, double mean)
         squares += ((double)x[i] - mean) * ((double)x[i] - mean);
     return squares;
 }
-/* (x - mean) * scale * weight + bias in double, where `scale` is no float. bias: NULL is 0. */
+/* Row r of `to` = (x - mean) * scale * weight + bias in double, where `scale` is no float. bias: NULL is 0. */
 DV__ONCE static void put_scaled(
-    struct elements to, const float *x, double mean, double scale, const float *weight, const float *bias)
+    const dv_tensor *to, int64_t r, const float *x, double mean, double scale, const float *weight, const float *bias)
 {
-    for (int64_t i = 0; i < to.n; i++)
-        dv_put(to.data, i * to.step, to.dtype,
+    const int64_t n = last_dim(to);
+    for (int64_t i = 0; i < n; i++)
+        dv_put(to->data, r * n + i, dv_dtype_key(to->dtype),
             (float)(((double)x[i] - mean) * scale * (double)weight[i] + (bias ? (double)bias[i] : 0)));
 }
 static inline bool is_float_scale(double scale) { return scale <= (double)FLT_MAX || !(scale <= DBL_MAX); }

@@ -81,7 +81,7 @@ DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa 
         const double exact_scale = 1 / sqrt((variance < 0 ? 0 : variance) + a->eps);
         const float scale = (float)exact_scale, shift = -(float)more * scale;
         if (!is_float_scale(exact_scale)) {
-            put_scaled(to, x, (double)mean + more, exact_scale, weight, bias);
+            put_scaled(a->out, r, x, (double)mean + more, exact_scale, weight, bias);
             continue;
         }
 #define NORMALISED(AT) (((AT(x) - mean) * scale + shift) * AT(weight) + AT(bias))

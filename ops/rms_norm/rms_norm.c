@@ -74,7 +74,7 @@ DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_is
         const double exact = scale_of(x, squares, n, a->eps);
         const float scale = (float)exact;
         if (!is_float_scale(exact)) {
-            put_scaled(to, x, 0, exact, weight, NULL);
+            put_scaled(a->out, r, x, 0, exact, weight, NULL);
             continue;
         }
 #define SCALED(AT) (AT(x) * scale * AT(weight))

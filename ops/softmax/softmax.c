@@ -56,7 +56,8 @@ DV_INLINE void softmax_line(const dv_isa *isa, const struct elements *to, const 
 struct lines {
     const dv_context *ctx;
     const struct softmax *a;
-    int64_t n, step; /* element i of line l is at l / step * n * step + l % step + i * step */
+    int64_t n, step,
+        groups; /* element i of line l is at l / step * n * step + l % step + i * step; groups: of lines side by side */
 };
 
 DV_INLINE int lines_of(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa, uint32_t t)
@@ -74,20 +75,81 @@ DV_INLINE int lines_of(void *arg, int64_t begin, int64_t end, void *scratch, con
     results_end(x->ctx);
     return DV_OK;
 }
+
+/* Lines that lie side by side: lanes are lines, and a row has an element of each. */
+enum { LINES = DV_BLOCK / 2, ROWS = 64, LONG = 1 << 17 };
+#define EACH_LINE DV__VECTOR_LOOP(i, LINES)
+DV_INLINE int groups_of(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa, uint32_t t)
+{
+    const struct lines *const x = arg;
+    float *const rows = scratch;
+    for (int64_t group = begin; group < end; group++) {
+        const int64_t line = group % x->groups * LINES, first = group / x->groups * x->n * x->step + line;
+        const int64_t few = x->step - line < LINES ? x->step - line : LINES;
+        float most[LINES], scale[LINES];
+        double sum[LINES] = { 0 };
+        for (int i = 0; i < LINES; i++)
+            most[i] = -(float)INFINITY;
+        for (int64_t r = 0; r < x->n + x->n % 2; r++) {
+            float *const row = rows + r * LINES;
+            const struct elements from = elements_of(x->a->x, t, first + r * x->step, few);
+            for (int64_t k = 0; k < LINES; k += 16)
+                if (k < few && r < x->n)
+                    get_lanes(isa, &LANES(row + k), &from, k, 0);
+                else
+                    for (int i = 0; i < 16; i++)
+                        row[k + i] = -(float)INFINITY;
+            EACH_LINE
+            most[i] = row[i] > most[i] ? row[i] : most[i]; /* NaN comes back with the sum */
+        }
+        for (int64_t part = 0; part < x->n; part += ROWS) { /* a long sum in float loses digits */
+            float some[LINES] = { 0 };
+            for (int64_t r = part; r < x->n && r < part + ROWS; r += 2) {
+                float *const row = rows + r * LINES, *const next = row + LINES;
+                EACH_LINE
+                row[i] -= most[i], next[i] -= most[i];
+                dv_block_exp(isa, row, row, 0);
+                EACH_LINE
+                some[i] += row[i] + next[i];
+            }
+            EACH_LINE
+            sum[i] += (double)some[i];
+        }
+        EACH_LINE
+        scale[i] = (float)(1 / sum[i]);
+        for (int64_t r = 0; r < x->n; r++) {
+            float *const row = rows + r * LINES;
+            const struct elements to = elements_of(x->a->out, t, first + r * x->step, few);
+            EACH_LINE
+            row[i] *= scale[i];
+            for (int64_t k = 0; k < few; k += 16)
+                put_lanes(isa, &to, k, &LANES(row + k));
+        }
+    }
+    return DV_OK;
+}
+
 DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa)
 {
+    const struct lines *const x = arg;
+    if (x->groups)
+        return groups_of(arg, begin, end, scratch, isa, dv_dtype_key(x->a->x->dtype));
 #define LINES_OF(T) lines_of(arg, begin, end, scratch, isa, T)
-    BY_DTYPE(isa, ((const struct lines *)arg)->a->x, LINES_OF);
+    BY_DTYPE(isa, x->a->x, LINES_OF);
 }
 static int softmax_row(dv_context *ctx, const struct softmax *a, dv_scratch_fn piece)
 {
     const int32_t dim = (int32_t)(a->dim < 0 ? a->dim + a->x->ndim : a->dim);
     struct lines x = { .ctx = ctx, .a = a, .n = a->x->shape[dim] };
-    const int64_t all = dv_numel(a->x), lines = all ? all / x.n : 0;
+    const int64_t all = dv_numel(a->x), before = dv_numel_leading(a->x, dim);
     if (!all)
         return DV_OK;
-    x.step = lines / dv_numel_leading(a->x, dim);
-    return dv_parallel_scratch(ctx, 0, lines, 1 + 16384 / x.n, (size_t)line_room(x.n) * sizeof(float), piece, &x);
+    x.step = all / x.n / before;
+    if (x.step < 16 || x.n > LONG)
+        return dv_parallel_scratch(ctx, 0, all / x.n, 1 + 16384 / x.n, (size_t)line_room(x.n) * sizeof(float), piece, &x);
+    x.groups = (x.step + LINES - 1) / LINES;
+    return dv_parallel_scratch(
+        ctx, 0, before * x.groups, 1 + 16384 / LINES / x.n, (size_t)(x.n + 1) * LINES * sizeof(float), piece, &x);
 }
 DV_ISAS_LOOP(struct softmax, softmax_row, softmax_lines)
 

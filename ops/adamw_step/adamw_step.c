@@ -1,5 +1,6 @@
 /* adamw_step.c: one step of AdamW on lists of parameters, in place. */
 #include "../numbers.h"
+#include <dovetail_elementwise.h>
 #include <math.h>
 
 struct adamw_step {
@@ -45,6 +46,72 @@ static int adamw_step_reference(dv_context *ctx, const struct adamw_step *a)
     return DV_OK;
 }
 
+/* The same in blocks, in float where no tensor is f64. */
+struct rates {
+    const struct adamw_step *a;
+    size_t k;
+    double scale, root;
+};
+enum { GRAD, PARAM, MEAN, SQUARE, MOST, ALL };
+#define STEP(NAME, NUMBER, SQRT, AMSGRAD)                                                                                   \
+    DV_INLINE void NAME(NUMBER *const *out, const NUMBER *const *in, void *with)                                            \
+    {                                                                                                                       \
+        const struct rates *const r = with;                                                                                 \
+        const struct adamw_step *const a = r->a;                                                                            \
+        const NUMBER new_mean = (NUMBER)(1 - a->beta1), old_square = (NUMBER)a->beta2, new_square = (NUMBER)(1 - a->beta2); \
+        const NUMBER sign = a->maximize ? -1 : 1, decay = (NUMBER)(a->lr * a->weight_decay), eps = (NUMBER)a->eps;          \
+        const NUMBER scale = (NUMBER)r->scale, root = (NUMBER)(1 / r->root);                                                \
+        DV_BLOCK_LOOP                                                                                                       \
+        {                                                                                                                   \
+            const NUMBER g = in[GRAD][i] * sign, mean = in[MEAN][i] + new_mean * (g - in[MEAN][i]);                         \
+            const NUMBER square = old_square * in[SQUARE][i] + new_square * g * g, before = AMSGRAD ? in[MOST][i] : square; \
+            const NUMBER most = (square > before) | (square != square) ? square : before;                                   \
+            const NUMBER p = in[PARAM][i];                                                                                  \
+            out[PARAM - 1][i] = p - (decay * p + scale * mean / (SQRT(most) * root + eps));                                 \
+            out[MEAN - 1][i] = mean, out[SQUARE - 1][i] = square;                                                           \
+            if (AMSGRAD)                                                                                                    \
+                out[MOST - 1][i] = most;                                                                                    \
+        }                                                                                                                   \
+    }
+STEP(step_f32, float, sqrtf, false)
+STEP(step_f64, double, sqrt, false)
+STEP(amsgrad_f32, float, sqrtf, true)
+STEP(amsgrad_f64, double, sqrt, true)
+
+DV_INLINE int step_piece(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa)
+{
+    struct rates *const r = arg;
+    const struct adamw_step *const a = r->a;
+    const int all = a->amsgrad ? ALL : MOST;
+    const dv_tensor *const those[] = { a->grads.data[r->k], a->params.data[r->k], a->exp_avgs.data[r->k],
+        a->exp_avg_sqs.data[r->k], a->amsgrad ? a->max_exp_avg_sqs.data[r->k] : NULL };
+    const dv_tensor *in[ALL];
+    dv_tensor parts[ALL], *out[ALL];
+    (void)scratch;
+    for (int i = 0; i < all; i++) {
+        parts[i] = *those[i];
+        parts[i].data = (char *)those[i]->data + begin * (those[i]->dtype.bits / 8);
+        parts[i].ndim = 1, parts[i].shape = &(int64_t){ end - begin };
+        in[i] = out[i] = &parts[i];
+    }
+    if (a->amsgrad)
+        dv_blocks(isa, end - begin, out + 1, all - 1, in, all, r, amsgrad_f32, amsgrad_f64);
+    else
+        dv_blocks(isa, end - begin, out + 1, all - 1, in, all, r, step_f32, step_f64);
+    return DV_OK;
+}
+static int adamw_step_row(dv_context *ctx, const struct adamw_step *a, dv_scratch_fn piece)
+{
+    struct rates r = {
+        .a = a, .scale = a->lr / (1 - pow(a->beta1, (double)a->step)), .root = sqrt(1 - pow(a->beta2, (double)a->step))
+    };
+    int status = DV_OK;
+    for (; r.k < a->params.size && !status; r.k++)
+        status = dv_parallel_scratch(ctx, 0, dv_numel(a->params.data[r.k]), 16384, 64, piece, &r);
+    return status;
+}
+DV_ISAS_LOOP(struct adamw_step, adamw_step_row, step_piece)
+
 DV_OPERATOR(adamw_step_, struct adamw_step,
     (params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, step, lr, beta1, beta2, eps, weight_decay, amsgrad, maximize),
     .schema = "adamw_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] "
@@ -55,6 +122,7 @@ DV_OPERATOR(adamw_step_, struct adamw_step,
                 "T in f32 f64 bf16 f16; G in f32 f64 bf16 f16; M in f32 f64 bf16 f16; step > 0; 0 <= beta1 < 1; 0 <= beta2 < 1",
     .doc = "One step of AdamW on all parameters, in place; step counts from 1. With amsgrad max_exp_avg_sqs has a tensor for "
            "each parameter, else it is empty. maximize goes up the gradient.",
-    .kernels = DV_KERNELS(DV_KERNEL(struct adamw_step, "cpu", NULL, adamw_step_reference, .flags = DV_KERNEL_REFERENCE)));
+    .kernels = DV_KERNELS(DV_ISA_ROWS(struct adamw_step, adamw_step_row, NULL),
+        DV_KERNEL(struct adamw_step, "cpu", NULL, adamw_step_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, adamw_step, &dv_op_adamw_step_);

@@ -284,6 +284,24 @@ def test_adamw(amsgrad, maximize):
         ops.adamw_step_(mine, mine[:2], state[0], state[1], [], 1)
 
 
+@pytest.mark.parametrize("types", [(torch.float32,) * 3, (torch.bfloat16, torch.bfloat16, torch.float32), (torch.float32, torch.float16, torch.float32), (torch.float64, torch.float32, torch.bfloat16)], ids=str)
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_adamw_of_other_types(types, amsgrad, isa):
+    """As in f64, but for the rounding of f32 and of what is stored; more elements than a piece has."""
+    param, grad, state = types
+    sizes = [1, 63, 64, 65, 40001]
+    p, g, m, v = ([(draw(n, seed=n + k) ** (2 if k == 3 else 1)).to(t) for n in sizes] for k, t in enumerate((param, grad, state, state)))
+    most = [t + draw(len(t), seed=5).to(state) * 0.1 for t in v] if amsgrad else []
+    g[1][5] = float("nan")
+    exact = [[t.double() for t in those] for those in (p, g, m, v, most)]
+    for those in ((p, g, m, v, most), exact):
+        ops.adamw_step_(*those, 3, lr=0.1, beta1=0.8, weight_decay=0.2, amsgrad=amsgrad)
+    for those, right in zip((p, m, v, most), (exact[0], *exact[2:])):
+        for found, x in zip(those, right):
+            eps = max(torch.finfo(found.dtype).eps, 0 if torch.float64 in types else 1.2e-7)
+            torch.testing.assert_close(found.double(), x.to(found.dtype).double(), rtol=eps * 4, atol=eps * 4, equal_nan=True)
+
+
 # ---- causal_conv1d -----------------------------------------------------------------------------------------------------------
 
 def conv(x, weight, bias, states, activation):

@@ -86,18 +86,19 @@ DV_INLINE int step_piece(void *arg, int64_t begin, int64_t end, void *scratch, c
     const dv_tensor *const those[] = { a->grads.data[r->k], a->params.data[r->k], a->exp_avgs.data[r->k],
         a->exp_avg_sqs.data[r->k], a->amsgrad ? a->max_exp_avg_sqs.data[r->k] : NULL };
     const dv_tensor *in[ALL];
+    const int64_t size = end - begin;
     dv_tensor parts[ALL], *out[ALL];
     (void)scratch;
     for (int i = 0; i < all; i++) {
         parts[i] = *those[i];
         parts[i].data = (char *)those[i]->data + begin * (those[i]->dtype.bits / 8);
-        parts[i].ndim = 1, parts[i].shape = &(int64_t){ end - begin };
+        parts[i].ndim = 1, parts[i].shape = &size;
         in[i] = out[i] = &parts[i];
     }
     if (a->amsgrad)
-        dv_blocks(isa, end - begin, out + 1, all - 1, in, all, r, amsgrad_f32, amsgrad_f64);
+        dv_blocks(isa, size, out + 1, all - 1, in, all, r, amsgrad_f32, amsgrad_f64);
     else
-        dv_blocks(isa, end - begin, out + 1, all - 1, in, all, r, step_f32, step_f64);
+        dv_blocks(isa, size, out + 1, all - 1, in, all, r, step_f32, step_f64);
     return DV_OK;
 }
 static int adamw_step_row(dv_context *ctx, const struct adamw_step *a, dv_scratch_fn piece)

@@ -143,6 +143,25 @@ def test_sums_of_long_rows(isa, n):
         assert ((likely - exact).abs() <= exact * (4 + (wide - wide.amax(-1, keepdim=True)).abs()) * 2.0**-23).all()
 
 
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("rows, n", [(3, 2), (5, 7), (300, 64), (70, 100), (2, 1030), (0, 5)])
+@pytest.mark.parametrize("has_weight, has_bias", [(False, False), (True, False), (False, True), (True, True)])
+def test_gradient_of_layer_norm(dtype, rows, n, has_weight, has_bias, isa):
+    leaves = [(draw(rows, n) * 2 + 3).to(dtype), draw(n, dtype=dtype, seed=1) if has_weight else None, draw(n, dtype=dtype, seed=2) if has_bias else None]
+    out = draw(rows, n, dtype=dtype, seed=3)
+
+    def gradients(norm, to):
+        those = [None if t is None else t.to(to).requires_grad_() for t in leaves]
+        return torch.autograd.grad(norm(*those), [t for t in those if t is not None], out.to(to))
+
+    exact = gradients(lambda x, w, b: F.layer_norm(x, (n,), w, b), torch.float64)
+    for found, right in zip(gradients(ops.layer_norm, dtype), exact):
+        assert found.dtype == dtype and found.shape == right.shape
+        terms = (right.abs().max() + out.abs().max() * (leaves[1].abs().max() if has_weight else 1) / leaves[0].double().std(-1, correction=0).min()) if right.numel() * rows else 0
+        eps = torch.finfo(dtype).eps
+        assert ((found.double() - right).abs() <= eps * right.abs() + max(eps * 16 if dtype == torch.float64 else 0, min(eps, 2.4e-7) * 4 * (dtype != torch.float64)) * terms).all()
+
+
 @pytest.mark.parametrize("scale", [1e37, 1e20, 1e-19, 1e-30, 1e-36, 1e-38, 3e-40])
 def test_norms_whose_squares_are_no_floats(isa, scale):
     for n in (3, 64, 70, 5000):

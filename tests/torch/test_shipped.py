@@ -55,6 +55,7 @@ SAMPLES = {
     "linear": lambda: [(r(2, 3, 4), r(5, 4), r(5)), (r(3, 4), r(5, 4))],
     "silu_and_mul": lambda: [(r(3, 4),)],
     "layer_norm": lambda: [(r(3, 4), r(4), r(4)), (r(3, 4), None, None, 0.1)],
+    "layer_norm_backward": lambda: [(r(3, 4), r(3, 4), r(4)), (r(3, 4), r(3, 4), None, 0.1)],
     "softmax": lambda: [(r(2, 3, 4), 1)],
     "causal_conv1d": lambda: [(r(2, 3, 4), r(3, 3), r(3), r(2, 3, 2)), (r(2, 3, 4), r(3, 3), dict(activation="silu"))],
     "causal_conv1d_backward": lambda: [(r(2, 3, 4), r(2, 3, 4), r(3, 3), r(3), None)],

@@ -340,6 +340,37 @@ def test_causal_conv1d(dtype, b, d, l, w, bias, states, activation):
     same(ops.causal_conv1d(x, weight, bias, states, activation=activation), conv(*wide, activation))
 
 
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("b, d, l, w", [(2, 3, 64, 4), (3, 2, 1, 4), (1, 5, 130, 1), (2, 2, 65, 16), (1, 2, 70, 17), (2, 3, 10, 12), (1, 1, 200, 3), (2, 2, 0, 3)])
+@pytest.mark.parametrize("bias, states, activation", [(False, False, None), (True, True, "silu"), (False, True, None), (True, False, "swish")])
+def test_causal_conv1d_in_lanes(dtype, b, d, l, w, bias, states, activation, isa):
+    """The results and the gradients of all four, against PyTorch's in f64."""
+    x, weight = draw(b, d, l, dtype=dtype), draw(d, w, dtype=dtype, seed=1)
+    leaves = [x, weight, draw(d, dtype=dtype, seed=2) if bias else None, draw(b, d, w - 1, dtype=dtype, seed=3) if states else None]
+    out = draw(b, d, l, dtype=dtype, seed=4)
+
+    def run(f, to):
+        those = [None if t is None else t.to(to).requires_grad_() for t in leaves]
+        y = f(*those)
+        return y, *torch.autograd.grad(y, [t for t in those if t is not None], out.to(to), materialize_grads=True)
+
+    exact = run(lambda *t: conv(*t, activation), torch.float64)
+    eps = torch.finfo(dtype).eps
+    for found, right in zip(run(lambda *t: ops.causal_conv1d(*t, activation=activation), dtype), exact):
+        assert found.dtype == dtype and found.shape == right.shape
+        assert ((found.double() - right).abs() <= eps * right.abs() + (2e-12 if dtype == torch.float64 else 3e-7) * (w + l) * 4).all()
+
+
+def test_infinity_in_causal_conv1d_stays_where_the_window_is(isa):
+    x, weight, out = draw(1, 1, 70, dtype=torch.float32), draw(1, 4, dtype=torch.float32, seed=1), draw(1, 1, 70, dtype=torch.float32, seed=2)
+    x[0, 0, -1] = float("inf")
+    x.requires_grad_(), weight.requires_grad_()
+    y = ops.causal_conv1d(x, weight)
+    grads = torch.autograd.grad(y, (x, weight), out)
+    assert y[0, 0, :-1].isfinite().all() and not y[0, 0, -1].isfinite()
+    assert grads[0].isfinite().all() and grads[1].isfinite().tolist() == [[True, True, True, False]]
+
+
 @pytest.mark.parametrize("activation", [None, "silu"])
 def test_gradient_of_causal_conv1d(activation):
     leaves = [draw(*s, seed=k).requires_grad_() for k, s in enumerate([(2, 3, 4), (3, 3), (3,), (2, 3, 2)])]

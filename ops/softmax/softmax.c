@@ -76,29 +76,49 @@ DV_INLINE int lines_of(void *arg, int64_t begin, int64_t end, void *scratch, con
     return DV_OK;
 }
 
-/* Lines that lie side by side: lanes are lines, and a row has an element of each. */
-enum { LINES = DV_BLOCK / 2, ROWS = 64, LONG = 1 << 17 };
+/* Lines that lie side by side: lanes are lines, and a row has an element of each. Short lines, which lie one behind the other,
+ * are turned into such rows and back. */
+enum { LINES = DV_BLOCK / 2, ROWS = 64, LONG = 1 << 17, SHORT = 48 };
 #define EACH_LINE DV__VECTOR_LOOP(i, LINES)
-DV_INLINE int groups_of(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa, uint32_t t)
+static int64_t room_of(const struct lines *x) /* floats: the rows, and then short lines as they lie */
+{
+    return (x->n + 1) * LINES + (x->step == 1 ? line_room(x->n * LINES) : 0);
+}
+LOAD_LINE(base, )
+STORE_LINE(base, )
+#ifdef DV_TARGET_AVX2
+LOAD_LINE(avx2, DV_TARGET_AVX2)
+STORE_LINE(avx2, DV_TARGET_AVX2)
+#endif
+DV_INLINE int groups_of(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa)
 {
     const struct lines *const x = arg;
-    float *const rows = scratch;
+    const uint32_t t = dv_dtype_key(x->a->x->dtype);
+    float *const rows = scratch, *const flat = rows + (x->n + 1) * LINES;
+    const bool one = x->step == 1; /* behind the other */
+    const int64_t beside = one ? dv_numel(x->a->x) / x->n : x->step;
     for (int64_t group = begin; group < end; group++) {
-        const int64_t line = group % x->groups * LINES, first = group / x->groups * x->n * x->step + line;
-        const int64_t few = x->step - line < LINES ? x->step - line : LINES;
+        const int64_t line = group % x->groups * LINES, few = beside - line < LINES ? beside - line : LINES;
+        const int64_t first = one ? line * x->n : group / x->groups * x->n * x->step + line;
         float most[LINES], scale[LINES];
         double sum[LINES] = { 0 };
         for (int i = 0; i < LINES; i++)
             most[i] = -(float)INFINITY;
+        if (one)
+            OF_ISA(isa, load)(flat, x->a->x, first, few * x->n, 0);
         for (int64_t r = 0; r < x->n + x->n % 2; r++) {
             float *const row = rows + r * LINES;
             const struct elements from = elements_of(x->a->x, t, first + r * x->step, few);
-            for (int64_t k = 0; k < LINES; k += 16)
-                if (k < few && r < x->n)
-                    get_lanes(isa, &LANES(row + k), &from, k, 0);
-                else
-                    for (int i = 0; i < 16; i++)
-                        row[k + i] = -(float)INFINITY;
+            if (one)
+                for (int64_t i = 0; i < LINES; i++)
+                    row[i] = r < x->n && i < few ? flat[i * x->n + r] : -(float)INFINITY;
+            else
+                for (int64_t k = 0; k < LINES; k += 16)
+                    if (k < few && r < x->n)
+                        get_lanes(isa, &LANES(row + k), &from, k, 0);
+                    else
+                        for (int i = 0; i < 16; i++)
+                            row[k + i] = -(float)INFINITY;
             EACH_LINE
             most[i] = row[i] > most[i] ? row[i] : most[i]; /* NaN comes back with the sum */
         }
@@ -122,18 +142,37 @@ DV_INLINE int groups_of(void *arg, int64_t begin, int64_t end, void *scratch, co
             const struct elements to = elements_of(x->a->out, t, first + r * x->step, few);
             EACH_LINE
             row[i] *= scale[i];
-            for (int64_t k = 0; k < few; k += 16)
+            for (int64_t i = 0; one && i < few; i++)
+                flat[i * x->n + r] = row[i];
+            for (int64_t k = 0; k < few && !one; k += 16)
                 put_lanes(isa, &to, k, &LANES(row + k));
         }
+        if (one)
+            OF_ISA(isa, store)(x->a->out, first, flat, few * x->n);
     }
     return DV_OK;
 }
+
+/* One function for all rows of an instruction set. */
+#define GROUPS(ISA, TARGET)                                                                       \
+    TARGET FEW_ONCE static int groups_##ISA(void *arg, int64_t begin, int64_t end, void *scratch) \
+    {                                                                                             \
+        return groups_of(arg, begin, end, scratch, &dv_isa_##ISA);                                \
+    }
+GROUPS(base, )
+#ifdef DV_TARGET_AVX2
+GROUPS(avx2, DV_TARGET_AVX2)
+GROUPS(avx512, DV_TARGET_AVX512)
+#define GROUPS_OF(ISA) ((ISA) == &dv_isa_base ? groups_base : (ISA) == &dv_isa_avx2 ? groups_avx2 : groups_avx512)
+#else
+#define GROUPS_OF(ISA) ((void)(ISA), groups_base)
+#endif
 
 DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa)
 {
     const struct lines *const x = arg;
     if (x->groups)
-        return groups_of(arg, begin, end, scratch, isa, dv_dtype_key(x->a->x->dtype));
+        return GROUPS_OF(isa)(arg, begin, end, scratch);
 #define LINES_OF(T) lines_of(arg, begin, end, scratch, isa, T)
     BY_DTYPE(isa, x->a->x, LINES_OF);
 }
@@ -145,11 +184,12 @@ static int softmax_row(dv_context *ctx, const struct softmax *a, dv_scratch_fn p
     if (!all)
         return DV_OK;
     x.step = all / x.n / before;
-    if (x.step < 16 || x.n > LONG)
+    const bool turned = x.step == 1 && x.n <= SHORT;
+    if ((x.step < 16 && !turned) || x.n > LONG)
         return dv_parallel_scratch(ctx, 0, all / x.n, 1 + 16384 / x.n, (size_t)line_room(x.n) * sizeof(float), piece, &x);
-    x.groups = (x.step + LINES - 1) / LINES;
+    x.groups = ((turned ? before : x.step) + LINES - 1) / LINES;
     return dv_parallel_scratch(
-        ctx, 0, before * x.groups, 1 + 16384 / LINES / x.n, (size_t)(x.n + 1) * LINES * sizeof(float), piece, &x);
+        ctx, 0, turned ? x.groups : before * x.groups, 1 + 16384 / LINES / x.n, (size_t)room_of(&x) * sizeof(float), piece, &x);
 }
 DV_ISAS_LOOP(struct softmax, softmax_row, softmax_lines)
 

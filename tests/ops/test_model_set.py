@@ -57,16 +57,18 @@ def test_special_numbers(dtype, isa):
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("inner", [2, 15, 16, 17, 31, 32, 33, 48, 65, 100])
-def test_softmax_of_lines_that_lie_side_by_side(inner, dtype, isa):
+def test_softmax_of_lines_side_by_side_and_of_short_ones(inner, dtype, isa):
     """One line's NaN or infinity is its own."""
     inf, nan = float("inf"), float("nan")
     for before, n in ((1, 1), (3, 2), (2, 3), (1, 64), (2, 65), (1, 131)):
         x = draw(before, n, inner, dtype=dtype, seed=n) * 4
         same(ops.softmax(x, 1), x.double().softmax(1))
+        same(ops.softmax(x, 2), x.double().softmax(2))
         for line, value in enumerate((nan, inf, -inf)):
             x[0, n // 2, line * 7 % inner] = value
         x[-1, :, inner - 1] = -inf
-        torch.testing.assert_close(ops.softmax(x, 1), x.double().softmax(1).to(dtype), equal_nan=True, rtol=torch.finfo(dtype).eps * 4, atol=1e-6)
+        for dim in (1, 2):
+            torch.testing.assert_close(ops.softmax(x, dim), x.double().softmax(dim).to(dtype), equal_nan=True, rtol=torch.finfo(dtype).eps * 4, atol=1e-6)
 
 
 @pytest.mark.parametrize("how", ["none", "tanh"])

@@ -102,8 +102,10 @@ FEW(base, )
 #ifdef DV_TARGET_AVX2
 FEW(avx2, DV_TARGET_AVX2)
 #define OF_ISA(ISA, NAME) ((ISA) == &dv_isa_base ? NAME##_base : NAME##_avx2)
+#define OF_EACH_ISA(ISA, NAME) ((ISA) == &dv_isa_base ? NAME##_base : (ISA) == &dv_isa_avx2 ? NAME##_avx2 : NAME##_avx512)
 #else
 #define OF_ISA(ISA, NAME) ((void)(ISA), NAME##_base)
+#define OF_EACH_ISA OF_ISA
 #endif
 DV_INLINE void get_lanes(const dv_isa *isa, dv_lanes *to, const struct elements *l, int64_t k, float pad)
 {

@@ -52,7 +52,7 @@ struct rates {
     size_t k;
     double scale, root;
 };
-enum { GRAD, PARAM, MEAN, SQUARE, MOST, ALL };
+enum { GRAD, PARAM, MEAN, SQUARE, MOST, ALL }; /* inputs; results are those behind GRAD */
 #define STEP(NAME, NUMBER, SQRT, AMSGRAD)                                                                                   \
     DV_INLINE void NAME(NUMBER *const *out, const NUMBER *const *in, void *with)                                            \
     {                                                                                                                       \

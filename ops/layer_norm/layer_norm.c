@@ -85,9 +85,6 @@ SPREAD(base, )
 #ifdef DV_TARGET_AVX2
 SPREAD(avx2, DV_TARGET_AVX2)
 SPREAD(avx512, DV_TARGET_AVX512)
-#define SPREAD_OF(ISA) ((ISA) == &dv_isa_base ? spread_base : (ISA) == &dv_isa_avx2 ? spread_avx2 : spread_avx512)
-#else
-#define SPREAD_OF(ISA) ((void)(ISA), spread_base)
 #endif
 
 DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa *isa, uint32_t t)
@@ -110,7 +107,7 @@ DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa 
         SUM_BLOCKS(sum, room, keep_lanes(isa, &v, x, there, &from, k))
         float mean;
         double more;
-        const double exact_scale = SPREAD_OF(isa)(x, n, sum, a->eps, &mean, &more);
+        const double exact_scale = OF_EACH_ISA(isa, spread)(x, n, sum, a->eps, &mean, &more);
         const float scale = (float)exact_scale, shift = -(float)more * scale;
         if (!is_float_scale(exact_scale)) {
             put_scaled(a->out, r, x, (double)mean + more, exact_scale, weight, bias);
@@ -209,7 +206,7 @@ DV_INLINE int backward_of(
         load_floats(y, a->x, r * n, n, 0);
         load_floats(g, a->grad_output, r * n, n, 0);
         SUM_BLOCKS(sum, n, v = LANES(y + k))
-        const double exact = SPREAD_OF(isa)(y, n, sum, a->eps, &mean, &more);
+        const double exact = OF_EACH_ISA(isa, spread)(y, n, sum, a->eps, &mean, &more);
         if (!is_float_scale(exact))
             return layer_norm_backward_reference(ctx, a);
         const float scale = (float)exact, shift = -(float)more * scale;
@@ -236,21 +233,17 @@ DV_INLINE int backward_of(
     store_floats(a->grad_bias, 0, biases, n);
     return DV_OK;
 }
-#define BACKWARD(ISA, TARGET, FEW)                                                                        \
+#define BACKWARD(ISA, TARGET)                                                                             \
+    LOAD_LINE(ISA, TARGET)                                                                                \
+    STORE_LINE(ISA, TARGET)                                                                               \
     TARGET static int layer_norm_backward_row_##ISA(dv_context *ctx, const struct layer_norm_backward *a) \
     {                                                                                                     \
-        return backward_of(ctx, a, &dv_isa_##ISA, load_##FEW, store_##FEW);                               \
+        return backward_of(ctx, a, &dv_isa_##ISA, load_##ISA, store_##ISA);                               \
     }
-LOAD_LINE(base, )
-STORE_LINE(base, )
-BACKWARD(base, , base)
+BACKWARD(base, )
 #ifdef DV_TARGET_AVX2
-LOAD_LINE(avx2, DV_TARGET_AVX2)
-STORE_LINE(avx2, DV_TARGET_AVX2)
-BACKWARD(avx2, DV_TARGET_AVX2, avx2)
-LOAD_LINE(avx512, DV_TARGET_AVX512)
-STORE_LINE(avx512, DV_TARGET_AVX512)
-BACKWARD(avx512, DV_TARGET_AVX512, avx512)
+BACKWARD(avx2, DV_TARGET_AVX2)
+BACKWARD(avx512, DV_TARGET_AVX512)
 #endif
 
 /* Equal numbers, less the largest, are 0, and so is their variance; their mean may lose digits. */

@@ -163,16 +163,13 @@ GROUPS(base, )
 #ifdef DV_TARGET_AVX2
 GROUPS(avx2, DV_TARGET_AVX2)
 GROUPS(avx512, DV_TARGET_AVX512)
-#define GROUPS_OF(ISA) ((ISA) == &dv_isa_base ? groups_base : (ISA) == &dv_isa_avx2 ? groups_avx2 : groups_avx512)
-#else
-#define GROUPS_OF(ISA) ((void)(ISA), groups_base)
 #endif
 
 DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa)
 {
     const struct lines *const x = arg;
     if (x->groups)
-        return GROUPS_OF(isa)(arg, begin, end, scratch);
+        return OF_EACH_ISA(isa, groups)(arg, begin, end, scratch);
 #define LINES_OF(T) lines_of(arg, begin, end, scratch, isa, T)
     BY_DTYPE(isa, x->a->x, LINES_OF);
 }

@@ -206,6 +206,35 @@ static int one_result(dv__eval *ev, size_t r, const dv__expr *e)
     }
 }
 
+static size_t tensors_of(const dv_value *v, const dv_tensor *const **list)
+{
+    *list = v->type == DV_VALUE_TENSORS ? v->as.tensors.data : &v->as.tensor;
+    return v->type == DV_VALUE_TENSORS ? v->as.tensors.size : v->type == DV_VALUE_TENSOR;
+}
+
+/* A value that is a written argument would be written before it is read: it is copied. */
+static int apart(dv__eval *ev, const dv_tensor **t)
+{
+    const dv__call *c = ev->c;
+    bool shared = false;
+    for (size_t i = 0; i < c->plan->nargs; i++) {
+        const dv_tensor *const *list;
+        for (size_t k = 0, n = c->op->native->writes[i] ? tensors_of(&c->args[i], &list) : 0; k < n; k++)
+            shared = shared || list[k] == *t;
+    }
+    dv_operator *op;
+    int status = shared ? dv__find_base("clone", &op) : DV_OK;
+    if (status || !shared)
+        return status;
+    const dv_value arg = dv_from_tensor(*t);
+    dv_value result = dv_default();
+    status = c->enter(op, &arg, 1, &result, 1, c->host, (c->inner & DV__INNER_KERNEL) | DV__INNER_TEMPORARY);
+    dv_operator_unref(op);
+    if (!status && !(status = dv__eval_keep(ev, (dv_tensor *)(uintptr_t)result.as.tensor)))
+        *t = result.as.tensor;
+    return status;
+}
+
 /* Evaluate the new values of written arguments before any is written. */
 static int write_arguments(dv__eval *ev)
 {
@@ -213,24 +242,38 @@ static int write_arguments(dv__eval *ev)
     const dv__native *n = c->op->native;
     if (!n->writes)
         return DV_OK;
-    dv_value *news = DV__ARENA_ARRAY(&c->arena, dv_value, c->plan->nargs + 1);
+    const dv_tensor ***news = DV__ARENA_ARRAY(&c->arena, const dv_tensor **, c->plan->nargs + 1);
     if (!news)
         return DV_ENOMEM;
     for (size_t i = 0; i < c->plan->nargs; i++) {
-        if (!n->writes[i] || c->args[i].type != DV_VALUE_TENSOR)
-            continue;
-        const int status = dv__evaluate(ev, n->writes[i], &news[i]);
+        const dv_tensor *const *to, *const *from;
+        const size_t count = n->writes[i] ? tensors_of(&c->args[i], &to) : 0;
+        dv_value v;
+        int status = count ? dv__evaluate(ev, n->writes[i], &v) : DV_OK;
         if (status)
             return status;
-        if (news[i].type != DV_VALUE_TENSOR || !fits(ev, news[i].as.tensor, c->args[i].as.tensor))
-            return dv__fail_argument(c, DV_ESHAPE, i, "the native form gives it a value of another shape or dtype");
+        if (count && (v.type != c->args[i].type || tensors_of(&v, &from) != count))
+            return dv__fail_argument(
+                c, DV_ETYPE, i, "expected %zu tensors from the native form, found %zu", count, tensors_of(&v, &from));
+        if (count && !(news[i] = DV__ARENA_ARRAY(&c->arena, const dv_tensor *, count)))
+            return DV_ENOMEM;
+        for (size_t k = 0; k < count; k++) {
+            news[i][k] = from[k];
+            if (!to[k] || !from[k] || !fits(ev, from[k], to[k]))
+                return dv__fail_argument(c, DV_ESHAPE, i, "the native form gives it a value of another shape or dtype");
+            if (from[k] != to[k] && (status = apart(ev, &news[i][k])))
+                return status;
+        }
     }
-    for (size_t i = 0; i < c->plan->nargs; i++)
-        if (news[i].type == DV_VALUE_TENSOR && news[i].as.tensor != c->args[i].as.tensor) {
-            const int status = copy(ev, c->args[i].as.tensor, news[i].as.tensor);
+    for (size_t i = 0; i < c->plan->nargs; i++) {
+        const dv_tensor *const *to;
+        const size_t count = n->writes[i] ? tensors_of(&c->args[i], &to) : 0;
+        for (size_t k = 0; k < count; k++) {
+            const int status = news[i][k] == to[k] ? DV_OK : copy(ev, to[k], news[i][k]);
             if (status)
                 return status;
         }
+    }
     return DV_OK;
 }
 

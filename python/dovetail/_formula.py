@@ -137,15 +137,33 @@ def _sequence(parts):
     return f"[{', '.join(parts)}]"
 
 
-def native(host, name, tree):
+_VIEWS = {"transpose", "reshape", "expand", "unsqueeze", "squeeze", "slice", "narrow", "to", "type_as"}
+
+
+def _may_share(e):
+    """May the value have memory of an argument? ATen's operators of these names give views, or what they were given."""
+    if e[0] == "call":
+        return e[1].partition("::")[2].partition(".")[0] in _VIEWS and _may_share(e[2])
+    return e[0] in ("arg", "index") or (e[0] == "if" and any(map(_may_share, e[2:]))) or (e[0] == "list" and any(map(_may_share, e[1:])))
+
+
+def native(host, name, tree, clone=None):
     """The native form: a function of the arguments, a dict by name, that gives ([results], {written argument: its new value}). An argument
-    that is None is not written."""
+    that is None is not written. clone: copies an argument's value before anything is written, if it is not the base set's."""
     source = Source(host, lambda kind, what: f"a[{what!r}]" if kind == "arg" else f"r[{what}]")
     for e in [*tree["results"], *tree["writes"].values()]:
         source.count(e)
-    lines = [f"w_{i} = None if a[{n!r}] is None else {source.expr(e)}" for i, (n, e) in enumerate(tree["writes"].items())]
+
+    def own(value):
+        return [own(v) for v in value] if isinstance(value, (list, tuple)) else value if value is None else clone(value)
+
+    def of(e):  # all values are those before the first write
+        return f"own({source.expr(e)})" if tree["writes"] and _may_share(e) else source.expr(e)
+    if tree["writes"]:
+        clone, source.scope["own"] = clone or host.lookup("base::clone"), own
+    lines = [f"w_{i} = None if a[{n!r}] is None else {of(e)}" for i, (n, e) in enumerate(tree["writes"].items())]
     writes = ", ".join(f"{n!r}: w_{i}" for i, n in enumerate(tree["writes"]))
-    lines.append(f"return {_sequence(map(source.expr, tree['results']))}, {{{writes}}}")
+    lines.append(f"return {_sequence(map(of, tree['results']))}, {{{writes}}}")
     return source.function("native_" + identifier(name), "a", lines)
 
 

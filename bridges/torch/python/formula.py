@@ -96,11 +96,18 @@ def _lookup(name):
 TORCH = _formula.Host(_lookup, DTYPES.__getitem__, {"numel": "{}.numel()"})
 
 
+def _old_value(t):
+    """A copy. Inductor removes clones, also of an argument that is written before the copy is read (torch 2.13)."""
+    if not torch.compiler.is_compiling() or t.dtype.itemsize == 1:
+        return t | t if t.dtype == torch.bool else t.clone()
+    return t * 1
+
+
 class Native:
     """The operator in terms of torch's own operators, which a compiler may fuse."""
 
     def __init__(self, name, tree):
-        self.name, self._function = name, _formula.native(TORCH, name, tree)
+        self.name, self._function = name, _formula.native(TORCH, name, tree, _old_value)
 
     def __call__(self, arguments):
         """arguments: a dict by name. A list of results."""
@@ -113,7 +120,14 @@ class Native:
         """Write an argument's new value into it; None: the argument was not given."""
         if to is None:
             return
-        wrong = f"{self.name}: argument '{name}': the native form gives it a value of another shape or dtype"
+        if isinstance(to, (list, tuple)):
+            if len(to) != len(value):
+                raise RuntimeError(f"{self.name}: argument '{name}': expected {len(to)} tensors from the native form, found {len(value)}")
+            for one, its in zip(to, value):
+                self._put(name, one, its)
+            return
+        wrong = (f"{self.name}: argument '{name}': expected {to.dtype} {list(to.shape)} from the native form, found {value.dtype} "
+                 f"{list(value.shape)}")
         if to.dtype != value.dtype or to.dim() != value.dim():
             raise RuntimeError(wrong)
         for n, m in zip(to.shape, value.shape):

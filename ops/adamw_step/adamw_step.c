@@ -65,7 +65,7 @@ enum { GRAD, PARAM, MEAN, SQUARE, MOST, ALL }; /* inputs; results are those behi
         {                                                                                                                   \
             const NUMBER g = in[GRAD][i] * sign, mean = in[MEAN][i] + new_mean * (g - in[MEAN][i]);                         \
             const NUMBER square = old_square * in[SQUARE][i] + new_square * g * g, before = AMSGRAD ? in[MOST][i] : square; \
-            const NUMBER most = (square > before) | (square != square) ? square : before;                                   \
+            const NUMBER most = ((square > before) | (square != square)) ? square : before;                                 \
             const NUMBER p = in[PARAM][i];                                                                                  \
             out[PARAM - 1][i] = p - (decay * p + scale * mean / (SQRT(most) * root + eps));                                 \
             out[MEAN - 1][i] = mean, out[SQUARE - 1][i] = square;                                                           \

@@ -97,10 +97,8 @@ TORCH = _formula.Host(_lookup, DTYPES.__getitem__, {"numel": "{}.numel()"})
 
 
 def _old_value(t):
-    """A copy. Inductor removes clones, also of an argument that is written before the copy is read (torch 2.13)."""
-    if not torch.compiler.is_compiling() or t.dtype.itemsize == 1:
-        return t | t if t.dtype == torch.bool else t.clone()
-    return t * 1
+    """A copy. Inductor removes clones and products by one, also of an argument that is written before the copy is read."""
+    return torch.where(t != t, t, t)
 
 
 class Native:

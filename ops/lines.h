@@ -98,6 +98,13 @@ DV_INLINE float *floats_of(const struct elements *l)
         for (int i = 0; i < 16 && k + i < l->n; i++)                                                     \
             dv_put(l->data, (k + i) * l->step, l->dtype, from[i]);                                       \
     }
+/* X(ISA, TARGET) for each instruction set: functions that rows share. */
+#ifdef DV_TARGET_AVX2
+#define FOR_EACH_ISA(X) X(base, ) X(avx2, DV_TARGET_AVX2) X(avx512, DV_TARGET_AVX512)
+#else
+#define FOR_EACH_ISA(X) X(base, )
+#endif
+
 FEW(base, )
 #ifdef DV_TARGET_AVX2
 FEW(avx2, DV_TARGET_AVX2)

@@ -22,21 +22,26 @@ static bool is_real_tensor(const dv_tensor *t)
     return key == DV_DTYPE_f64 || key == DV_DTYPE_f32 || key == DV_DTYPE_f16 || key == DV_DTYPE_bf16;
 }
 
-/* Convert with base's to.dtype; into NULL: a temporary. */
-static int convert(dv__eval *ev, const dv_tensor *from, dv_dtype dtype, const dv_tensor *into, const dv_tensor **out)
+/* Call an operator of the base set; into NULL: *out is a temporary. */
+static int call_base(
+    dv__eval *ev, const char *name, const dv_value *args, size_t nargs, const dv_tensor *into, const dv_tensor **out)
 {
     dv_operator *op;
-    int status = dv__find_base("to.dtype", &op);
+    int status = dv__find_base(name, &op);
     if (status)
         return status;
-    const dv_value args[] = { dv_from_tensor(from), dv_from_dtype(dtype), dv_default(), dv_from_bool(true) };
     dv_value result = into ? dv_from_tensor(into) : dv_default();
-    status = ev->c->enter(
-        op, args, sizeof args / sizeof *args, &result, 1, ev->c->host, (ev->c->inner & DV__INNER_KERNEL) | DV__INNER_TEMPORARY);
+    status = ev->c->enter(op, args, nargs, &result, 1, ev->c->host, (ev->c->inner & DV__INNER_KERNEL) | DV__INNER_TEMPORARY);
     dv_operator_unref(op);
     if (!status && !into && !(status = dv__eval_keep(ev, (dv_tensor *)(uintptr_t)result.as.tensor)))
         *out = result.as.tensor;
     return status;
+}
+
+static int convert(dv__eval *ev, const dv_tensor *from, dv_dtype dtype, const dv_tensor *into, const dv_tensor **out)
+{
+    const dv_value args[] = { dv_from_tensor(from), dv_from_dtype(dtype), dv_default(), dv_from_bool(true) };
+    return call_base(ev, "to.dtype", args, sizeof args / sizeof *args, into, out);
 }
 
 static int widen_tensor(dv__eval *ev, const dv_tensor *t, const dv_tensor **out)
@@ -222,17 +227,8 @@ static int apart(dv__eval *ev, const dv_tensor **t)
         for (size_t k = 0, n = c->op->native->writes[i] ? tensors_of(&c->args[i], &list) : 0; k < n; k++)
             shared = shared || list[k] == *t;
     }
-    dv_operator *op;
-    int status = shared ? dv__find_base("clone", &op) : DV_OK;
-    if (status || !shared)
-        return status;
     const dv_value arg = dv_from_tensor(*t);
-    dv_value result = dv_default();
-    status = c->enter(op, &arg, 1, &result, 1, c->host, (c->inner & DV__INNER_KERNEL) | DV__INNER_TEMPORARY);
-    dv_operator_unref(op);
-    if (!status && !(status = dv__eval_keep(ev, (dv_tensor *)(uintptr_t)result.as.tensor)))
-        *t = result.as.tensor;
-    return status;
+    return shared ? call_base(ev, "clone", &arg, 1, NULL, t) : DV_OK;
 }
 
 /* Evaluate the new values of written arguments before any is written. */

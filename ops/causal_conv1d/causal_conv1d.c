@@ -131,10 +131,8 @@ DV_INLINE int channels_of(
     double *const sums = (double *)(void *)(kernel + line_room(w));
     memset(scratch, 0, (size_t)(3 * room) * sizeof(float));
     for (int64_t channel = begin; channel < end; channel++) {
-        float bias[DV_BLOCK] = { 0 };
+        const float bias = c->bias ? dv_get(c->bias->data, channel, dv_dtype_key(c->bias->dtype)) : 0;
         load_floats(kernel, c->weight, channel * w, w, 0);
-        if (c->bias)
-            bias[0] = dv_get(c->bias->data, channel, dv_dtype_key(c->bias->dtype));
         memset(sums, 0, (size_t)(w + 1) * sizeof *sums);
         for (int64_t b = 0; b < batch; b++) {
             const int64_t line = b * channels + channel;
@@ -142,7 +140,7 @@ DV_INLINE int channels_of(
                 load_floats(past, c->states, line * (w - 1), w - 1, 0);
             load_floats(past + w - 1, c->x, line * n, n, 0);
             if (!back || c->silu)
-                slide(y, past, kernel, w, 1, n, bias[0]);
+                slide(y, past, kernel, w, 1, n, bias);
             if (back)
                 load_floats(grad + w - 1, back->grad_output, line * n, n, 0);
             for (int64_t t = 0; t < n && c->silu; t += DV_BLOCK) {
@@ -210,11 +208,7 @@ enum { LONG = 16 };
         const struct channels c = { a->x, a->weight, a->bias, a->initial_states, a->activation.has, NULL, a };                \
         return last_dim(a->weight) > LONG ? causal_conv1d_backward_reference(ctx, a) : run_channels(ctx, &c, channels_##ISA); \
     }
-ROWS(base, )
-#ifdef DV_TARGET_AVX2
-ROWS(avx2, DV_TARGET_AVX2)
-ROWS(avx512, DV_TARGET_AVX512)
-#endif
+FOR_EACH_ISA(ROWS)
 
 #define ARGUMENTS "Tensor x, Tensor weight, Tensor? bias=None, Tensor? initial_states=None, *, str? activation=None"
 #define PATTERNS "x[b d l]:T, weight[d w]:T, bias[d]:T, initial_states[b d w - 1]:T"

@@ -81,11 +81,7 @@ DV_INLINE double spread(float *x, int64_t n, double sum, double eps, float *of, 
     {                                                                                                                \
         return spread(x, n, sum, eps, of, more);                                                                     \
     }
-SPREAD(base, )
-#ifdef DV_TARGET_AVX2
-SPREAD(avx2, DV_TARGET_AVX2)
-SPREAD(avx512, DV_TARGET_AVX512)
-#endif
+FOR_EACH_ISA(SPREAD)
 
 DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa *isa, uint32_t t)
 {
@@ -240,11 +236,7 @@ DV_INLINE int backward_of(
     {                                                                                                     \
         return backward_of(ctx, a, &dv_isa_##ISA, load_##ISA, store_##ISA);                               \
     }
-BACKWARD(base, )
-#ifdef DV_TARGET_AVX2
-BACKWARD(avx2, DV_TARGET_AVX2)
-BACKWARD(avx512, DV_TARGET_AVX512)
-#endif
+FOR_EACH_ISA(BACKWARD)
 
 /* Equal numbers, less the largest, are 0, and so is their variance; their mean may lose digits. */
 #define SHIFTED "if(x.numel == 0, " WIDE("x") ", " WIDE("x") " - amax(" WIDE("x") ", [-1], True))"

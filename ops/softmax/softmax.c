@@ -56,8 +56,8 @@ DV_INLINE void softmax_line(const dv_isa *isa, const struct elements *to, const 
 struct lines {
     const dv_context *ctx;
     const struct softmax *a;
-    int64_t n, step,
-        groups; /* element i of line l is at l / step * n * step + l % step + i * step; groups: of lines side by side */
+    int64_t n, step; /* element i of line l is at l / step * n * step + l % step + i * step */
+    int64_t groups;  /* of lines side by side; 0: one line after the other */
 };
 
 DV_INLINE int lines_of(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa, uint32_t t)
@@ -84,13 +84,8 @@ static int64_t room_of(const struct lines *x) /* floats: the rows, and then shor
 {
     return (x->n + 1) * LINES + (x->step == 1 ? line_room(x->n * LINES) : 0);
 }
-LOAD_LINE(base, )
-STORE_LINE(base, )
-#ifdef DV_TARGET_AVX2
-LOAD_LINE(avx2, DV_TARGET_AVX2)
-STORE_LINE(avx2, DV_TARGET_AVX2)
-#endif
-DV_INLINE int groups_of(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa)
+DV_INLINE int groups_of(
+    void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa, load_fn load_floats, store_fn store_floats)
 {
     const struct lines *const x = arg;
     const uint32_t t = dv_dtype_key(x->a->x->dtype);
@@ -105,7 +100,7 @@ DV_INLINE int groups_of(void *arg, int64_t begin, int64_t end, void *scratch, co
         for (int i = 0; i < LINES; i++)
             most[i] = -(float)INFINITY;
         if (one)
-            OF_ISA(isa, load)(flat, x->a->x, first, few * x->n, 0);
+            load_floats(flat, x->a->x, first, few * x->n, 0);
         for (int64_t r = 0; r < x->n + x->n % 2; r++) {
             float *const row = rows + r * LINES;
             const struct elements from = elements_of(x->a->x, t, first + r * x->step, few);
@@ -148,22 +143,20 @@ DV_INLINE int groups_of(void *arg, int64_t begin, int64_t end, void *scratch, co
                 put_lanes(isa, &to, k, &LANES(row + k));
         }
         if (one)
-            OF_ISA(isa, store)(x->a->out, first, flat, few * x->n);
+            store_floats(x->a->out, first, flat, few * x->n);
     }
     return DV_OK;
 }
 
 /* One function for all rows of an instruction set. */
 #define GROUPS(ISA, TARGET)                                                                       \
+    LOAD_LINE(ISA, TARGET)                                                                        \
+    STORE_LINE(ISA, TARGET)                                                                       \
     TARGET FEW_ONCE static int groups_##ISA(void *arg, int64_t begin, int64_t end, void *scratch) \
     {                                                                                             \
-        return groups_of(arg, begin, end, scratch, &dv_isa_##ISA);                                \
+        return groups_of(arg, begin, end, scratch, &dv_isa_##ISA, load_##ISA, store_##ISA);       \
     }
-GROUPS(base, )
-#ifdef DV_TARGET_AVX2
-GROUPS(avx2, DV_TARGET_AVX2)
-GROUPS(avx512, DV_TARGET_AVX512)
-#endif
+FOR_EACH_ISA(GROUPS)
 
 DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa)
 {

@@ -124,10 +124,9 @@ class Native:
             for one, its in zip(to, value):
                 self._put(name, one, its)
             return
-        wrong = (f"{self.name}: argument '{name}': expected {to.dtype} {list(to.shape)} from the native form, found {value.dtype} "
-                 f"{list(value.shape)}")
+        wrong = f"{self.name}: argument '{name}': the native form gives it a value of another shape or dtype"
         if to.dtype != value.dtype or to.dim() != value.dim():
-            raise RuntimeError(wrong)
+            raise RuntimeError(f"{wrong}: expected {to.dtype} of rank {to.dim()}, found {value.dtype} of rank {value.dim()}")
         for n, m in zip(to.shape, value.shape):
             torch._check(n == m, lambda: wrong)
         to.copy_(value)

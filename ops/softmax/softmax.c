@@ -78,7 +78,7 @@ DV_INLINE int lines_of(void *arg, int64_t begin, int64_t end, void *scratch, con
 
 /* Lines that lie side by side: lanes are lines, and a row has an element of each. Short lines, which lie one behind the other,
  * are turned into such rows and back. */
-enum { LINES = DV_BLOCK / 2, ROWS = 64, LONG = 1 << 17, SHORT = 48 };
+enum { LINES = DV_BLOCK / 2, ROWS = 8, LONG = 1 << 17, SHORT = 48 };
 #define EACH_LINE DV__VECTOR_LOOP(i, LINES)
 static int64_t room_of(const struct lines *x) /* floats: the rows, and then short lines as they lie */
 {

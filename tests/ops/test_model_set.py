@@ -71,6 +71,19 @@ def test_softmax_of_lines_side_by_side_and_of_short_ones(inner, dtype, isa):
             torch.testing.assert_close(ops.softmax(x, dim), x.double().softmax(dim).to(dtype), equal_nan=True, rtol=torch.finfo(dtype).eps * 4, atol=1e-6)
 
 
+@pytest.mark.parametrize("shape, dim", [((32, 48), 1), ((131, 48), 0), ((1000, 32), 0), ((40, 131), 1)])
+def test_error_of_softmax(shape, dim, isa):
+    """That of the page: a sum of many small terms beside 1 loses digits in f32."""
+    for seed in range(30):
+        x = (draw(*shape, seed=seed) * 10).float()
+        exact = x.double().softmax(dim)
+        off = (x.double() - x.double().amax(dim, keepdim=True)).abs()
+        allowed = exact * (off + (exact * off).sum(dim, keepdim=True)) * 2.0**-24 + 4 * exact.clamp(min=2.0**-126) * 2.0**-23
+        assert ((ops.softmax(x, dim) - exact).abs() <= allowed).all()
+        most = exact > 0.5
+        assert ((ops.softmax(x, dim) - exact).abs()[most] <= (4 + (exact * off).sum(dim, keepdim=True).expand(shape)[most]) * 2.0**-24).all()
+
+
 @pytest.mark.parametrize("how", ["none", "tanh"])
 def test_gelu_far_below_0(how, isa):
     """1 + erf and 1 + tanh cancel there: the result keeps its digits all the same."""

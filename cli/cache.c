@@ -5,8 +5,8 @@
  * files make the state, and KEY-STATE.so is the binary that was made from them. So another header gives another binary under
  * another name, and one that a process has loaded is not touched. KEY-STATE.made is its record: the hash of the binary, then
  * every file that it was made from with the hash of its content. An entry is good when all hashes agree, so files that were cut
- * short, changed or mixed up are built again, and nothing needs fsync. Readers take no lock. Builders of one key take turns by a
- * lock on KEY.lock: the kernel drops it when its holder dies. */
+ * short, changed or mixed up are built again, and nothing needs fsync. A file of another user is no entry: it is replaced.
+ * Readers take no lock. Builders of one key take turns by a lock on KEY.lock: the kernel drops it when its holder dies. */
 #include "cli.h"
 
 #include <dirent.h>
@@ -33,15 +33,17 @@ static void hash(const cli_text *t, char out[CLI_HASH])
     snprintf(out, CLI_HASH, "%016llx%016llx", (unsigned long long)(h >> 64), (unsigned long long)h);
 }
 
-int cli_hash_file(const char *path, char out[CLI_HASH])
+static int hash_by(int (*read)(const char *path, cli_text *to), const char *path, char out[CLI_HASH])
 {
     cli_text text = { 0 };
-    const int error = cli_read_file(path, &text);
+    const int error = read(path, &text);
     if (!error)
         hash(&text, out);
     cli_text_free(&text);
     return error;
 }
+
+int cli_hash_file(const char *path, char out[CLI_HASH]) { return hash_by(cli_read_file, path, out); }
 
 /* ---- The folder ---------------------------------------------------------------------------------------------------------- */
 
@@ -170,10 +172,10 @@ static char *read_name(char *line)
     return line;
 }
 
-/* All lines of a complete file; NULL if the file is not complete. */
+/* All lines of a complete file of this user; NULL if it is not one. */
 static char *read_lines(const char *path, cli_text *text)
 {
-    const bool whole = !cli_read_file(path, text) && text->size && text->data[text->size - 1] == '\n';
+    const bool whole = !cli_read_own_file(path, text) && text->size && text->data[text->size - 1] == '\n';
     if (whole)
         text->data[text->size - 1] = 0;
     return whole ? text->data : NULL;
@@ -205,7 +207,8 @@ static bool agrees(char *line, const char *binary)
     if (!name)
         return false;
     *name++ = 0;
-    return !cli_hash_file(binary ? binary : read_name(name), found) && !strcmp(found, line);
+    const int error = binary ? hash_by(cli_read_own_file, binary, found) : cli_hash_file(read_name(name), found);
+    return !error && !strcmp(found, line);
 }
 
 static bool find_entry(cli_cache *c, char *deps)
@@ -242,6 +245,12 @@ static int lock_name(const char *path, int how)
         const int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0)
             return -1;
+        if (!fstat(fd, &a) && a.st_uid != geteuid()) { /* its owner could hold the lock for ever */
+            close(fd);
+            if (unlink(path))
+                return -1;
+            continue;
+        }
         int failed;
         while ((failed = flock(fd, how)) && errno == EINTR)
             ;

@@ -86,7 +86,8 @@ void cli_add_shell(cli_text *t, const char *s); /* quoted so that a POSIX shell 
 char *cli_join(const char *folder, const char *name); /* "folder/name", or name alone when folder is "" or "." */
 DV__PRINTF(1, 2) char *cli_format(const char *format, ...);
 void *cli_alloc(void *old, size_t n, size_t size);
-int cli_read_file(const char *path, cli_text *out); /* a regular file; 0 or errno */
+int cli_read_file(const char *path, cli_text *out);     /* a regular file; 0 or errno */
+int cli_read_own_file(const char *path, cli_text *out); /* the same; EPERM if another user owns it or may write to it */
 
 enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_RED, CLI_GREEN, CLI_YELLOW, CLI_BLUE };
 int cli_set_color(const char *when); /* "auto", "always", "never": CLI_OK or CLI_USAGE (nothing printed) */
@@ -128,16 +129,22 @@ void cli_print_site(const dv_site *s);
 
 /* ---- Running programs, temporary folders, interruption (process.c) ------------------------------------------------------- */
 
-/* Between begin and end SIGINT, SIGTERM and SIGHUP do not end this process: they are passed to the running program and noted, so
- * that temporary files can be removed; end then raises the signal again. */
+/* Between begin and end SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGPIPE do not end this process: they are passed to the running
+ * program and noted, so that temporary files can be removed; end then raises the signal again. */
 void cli_signals_begin(void);
 void cli_signals_end(void);
 bool cli_interrupted(void);
+/* Write all bytes to a descriptor that may block, such as a pipe whose reader is slow, unless a signal comes first. 0 or errno.
+ */
+int cli_write(int fd, const char *data, size_t size);
 
-/* Run argv[0], found on PATH, and wait; no shell. Its stdout and stderr are added to output (may be NULL: left alone). extra_env:
- * "NAME=value" or NULL. Returns the exit status; 128 + n when signal n ended it; -1 - errno when it could not be started. */
+/* Run argv[0], found on PATH, and wait; no shell. Its stdout and stderr are added to output (may be NULL: left alone): the first
+ * and the last half megabyte, and between them how much is left out. extra_env: "NAME=value" or NULL. The program has a process
+ * group of its own, of which nothing is left afterwards. Returns the exit status; 128 + n when signal n ended it; -1 - errno when
+ * it could not be started. */
 int cli_run(const char *const *argv, const char *extra_env, cli_text *output);
-/* Run fn in a child process, which may crash; its output to the file descriptor is added to output. Returns as cli_run(). */
+/* Run fn in a child process, which may crash; its output to the file descriptor is added to output. Returns as cli_run(); more
+ * than 128 MB of output are refused. */
 int cli_run_function(int (*fn)(void *user, int fd), void *user, cli_text *output);
 char *cli_program_path(const char *name); /* the path of a program, searched on PATH; NULL: not found. The caller frees it */
 bool cli_find_program(const char *name);  /* is there one? */
@@ -149,14 +156,20 @@ char *cli_own_package(void);
 /* Run `python -m dovetail.<bridge> what out word...`, which prints its own results and messages. */
 int cli_run_bridge(const char *bridge, const char *what, const char *out, const cli_args *args);
 
-/* A private temporary folder inside `folder`, locked for as long as this process lives; folders that dead processes left there
- * are removed. On failure NULL with errno set. cli_temp_remove() removes it with its contents. */
+/* A private temporary folder for a file that goes to `folder`, locked for as long as this process lives; folders that dead
+ * processes of this user left there are removed. It lies inside `folder`, or in the usual place for temporary files if others
+ * could rename what lies in `folder`: what a compiler writes and what is loaded is always this user's. On failure NULL with errno
+ * set. cli_temp_remove() removes it with its contents. */
 typedef struct cli_temp {
     char *path;
-    int lock;
+    int lock, parent; /* descriptors of the folder, and of the one that it lies in; valid if path is not NULL */
 } cli_temp;
 int cli_temp_make(const char *folder, cli_temp *out);
 void cli_temp_remove(cli_temp *t);
+int cli_open_folder(const char *folder); /* a descriptor for names in it, or -1 with errno set; "": the current folder */
+/* Put a copy of an open file, with its mode, in place of a name in an open folder, in one step: never half of it. A link of that
+ * name is replaced, not followed. 0 or errno. */
+int cli_replace(int from, int folder, const char *name);
 
 /* ---- Builds that are kept (cache.c) -------------------------------------------------------------------------------------- */
 

@@ -12,7 +12,9 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 typedef struct words {
@@ -37,6 +39,7 @@ typedef struct build {
     bool uses[NLANGUAGES], cached;
     bool named; /* the caller gave the output's name; otherwise it is the library's name */
     cli_temp temp;
+    int place;             /* the folder of the output, as a descriptor */
     cli_cache cache;       /* where the result is kept; unused if it is not */
     cli_text rules;        /* the output of -MMD: the included files */
     cli_text messages;     /* the compilers' output */
@@ -156,10 +159,10 @@ static int check_sources(build *b)
 }
 
 /* The kind of a file that a build must not replace; NULL: a regular file, or no file. */
-static const char *irreplaceable(const char *path)
+static const char *irreplaceable(int folder, const char *name)
 {
     struct stat s;
-    if (lstat(path, &s))
+    if (fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW))
         return NULL;
     switch (s.st_mode & S_IFMT) {
     case S_IFREG: return NULL;
@@ -171,10 +174,11 @@ static const char *irreplaceable(const char *path)
     }
 }
 
-static int check_replaceable(const char *path)
+/* name: of the output, in an open folder or from AT_FDCWD. */
+static int check_replaceable(const build *b, int folder, const char *name)
 {
-    const char *kind = irreplaceable(path);
-    return kind ? cli_fail("cannot write '%s': it is %s, and only a regular file is replaced; %sname another with --out", path,
+    const char *kind = irreplaceable(folder, name);
+    return kind ? cli_fail("cannot write '%s': it is %s, and only a regular file is replaced; %sname another with --out", b->out,
                       kind, strcmp(kind, "a device") ? "remove it, or " : "")
                 : CLI_OK;
 }
@@ -201,7 +205,7 @@ static int choose_output(build *b)
     b->folder = slash ? cli_format("%.*s", slash == b->out ? 1 : (int)(slash - b->out), b->out) : cli_format(".");
     if (stat(b->folder, &s) || !S_ISDIR(s.st_mode))
         return cli_fail("cannot write '%s': there is no folder '%s'", b->out, b->folder);
-    return check_replaceable(b->out);
+    return check_replaceable(b, AT_FDCWD, b->out);
 }
 
 /* ---- With what ----------------------------------------------------------------------------------------------------------- */
@@ -420,7 +424,7 @@ static int run_compiler(build *b, words *w)
     const int status = cli_run(w->data, tmpdir, &b->messages);
     free(tmpdir);
     if (b->messages.size > before)
-        fwrite(b->messages.data + before, 1, b->messages.size - before, stderr);
+        cli_write(STDERR_FILENO, b->messages.data + before, b->messages.size - before);
     if (status < 0)
         return cli_fail("cannot run '%s': %s", w->data[0], strerror(-1 - status));
     if (cli_interrupted())
@@ -714,6 +718,31 @@ static int check_contract(const dv_operator_decl *decl, dv_operator *op, int fd)
     return status;
 }
 
+/* Load a copy of a file that lives in memory; NULL: not possible. */
+static void *open_copy(const char *path)
+{
+    cli_text content = { 0 };
+    void *handle = NULL;
+    const int fd = cli_read_file(path, &content) ? -1 : memfd_create("dovetail", MFD_CLOEXEC);
+    if (fd >= 0 && write(fd, content.data, content.size) == (ssize_t)content.size) {
+        char *name = cli_format("/proc/self/fd/%d", fd);
+        handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+        free(name);
+    }
+    cli_text_free(&content);
+    return handle;
+}
+
+/* Load the binary; from a disk that is mounted noexec, a copy. NULL: *why has the loader's message. */
+static void *open_binary(const char *path, char **why)
+{
+    struct statvfs disk;
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const char *message = handle ? NULL : dlerror();
+    *why = cli_format("%s", message ? message : "the loader finds no declaration in it");
+    return handle || statvfs(path, &disk) || !(disk.f_flag & ST_NOEXEC) ? handle : open_copy(path);
+}
+
 /* In a child process: the binary may crash. Writes the library's name, the report and the JSON, a NUL between them; or the error.
  */
 static int inspect(void *user, int fd)
@@ -721,7 +750,8 @@ static int inspect(void *user, int fd)
     const build *b = user;
     close(b->cache.lock); /* a process that the binary starts must not hold them */
     close(b->temp.lock);
-    void *handle = dlopen(b->made, RTLD_NOW | RTLD_LOCAL);
+    char *why;
+    void *handle = open_binary(b->made, &why);
     const dv_library_decl *lib = handle ? dlsym(handle, symbol) : NULL;
     dv_library *registered;
     if (dv_load(b->made, &registered)) {
@@ -729,7 +759,7 @@ static int inspect(void *user, int fd)
         return INSPECT_REFUSED;
     }
     if (!lib) {
-        put(fd, dlerror());
+        put(fd, why);
         return INSPECT_UNLOADABLE;
     }
     for (size_t i = 0; lib->operators[i] && !cli_has(b->args, "allow-unknown"); i++)
@@ -889,21 +919,22 @@ static int keep_binary(build *b)
 static int publish(build *b)
 {
     struct stat s;
-    const int fd = open(b->made, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &s) || fsync(fd)) {
-        const int error = errno;
-        if (fd >= 0)
-            close(fd);
-        return cli_fail("cannot write '%s': %s", b->made, strerror(error));
-    }
-    close(fd);
+    struct statvfs disk;
+    const char *slash = strrchr(b->out, '/'), *name = slash ? slash + 1 : b->out;
+    if (cli_interrupted() || check_replaceable(b, b->place, name)) /* again: it may have changed meanwhile */
+        return CLI_FAILED;
+    const int fd = open(b->made, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    const int error = fd < 0 || fstat(fd, &s) ? errno : cli_replace(fd, b->place, name);
+    if (fd >= 0)
+        close(fd);
     if (cli_interrupted())
         return CLI_FAILED;
-    if (check_replaceable(b->out)) /* again: it may have changed meanwhile */
-        return CLI_FAILED;
-    if (rename(b->made, b->out))
-        return cli_fail("cannot write '%s': %s", b->out, strerror(errno));
+    if (error)
+        return cli_fail("cannot write '%s': %s", b->out, strerror(error));
     b->size = s.st_size;
+    if (!fstatvfs(b->place, &disk) && disk.f_flag & ST_NOEXEC)
+        cli_note(
+            "'%s' is on a disk that is mounted noexec: dovetail loads it through a private copy, other loaders cannot", b->out);
     return CLI_OK;
 }
 
@@ -950,7 +981,8 @@ static int make(build *b)
     const double start = cli_now();
     int status = CLI_FAILED;
     cli_signals_begin();
-    if (cli_temp_make(as_file(b->folder), &b->temp)) {
+    b->place = cli_open_folder(as_file(b->folder));
+    if (b->place < 0 || cli_temp_make(as_file(b->folder), &b->temp)) {
         cli_fail("cannot write in folder '%s': %s", b->folder, strerror(errno));
         goto done;
     }
@@ -963,6 +995,8 @@ static int make(build *b)
     b->seconds = cli_now() - start;
 done:
     cli_temp_remove(&b->temp);
+    if (b->place >= 0)
+        close(b->place);
     cli_signals_end();
     return status;
 }
@@ -971,6 +1005,7 @@ done:
 static int make_cached(build *b)
 {
     cli_text key = { 0 };
+    umask(umask(0) | S_IWGRP | S_IWOTH); /* the loader trusts what is kept: others may not write to it */
     add_key(b, &key);
     int status = cli_cache_open(&key, &b->cache);
     cli_text_free(&key);
@@ -984,7 +1019,7 @@ static int make_cached(build *b)
 
 static int run(const cli_args *args)
 {
-    build b = { .args = args, .temp = { NULL, -1 }, .cached = cli_has(args, "cached"), .cache = { .lock = -1 } };
+    build b = { .args = args, .temp = { NULL, -1, -1 }, .place = -1, .cached = cli_has(args, "cached"), .cache = { .lock = -1 } };
     const char *out = cli_get(args, "out");
     if (out && !*out)
         return cli_usage(args->verb, "option '--out': the name is empty");

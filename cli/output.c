@@ -126,10 +126,10 @@ char *cli_join(const char *folder, const char *name)
     return cli_format(folder[strlen(folder) - 1] == '/' ? "%s%s" : "%s/%s", folder, name);
 }
 
-int cli_read_file(const char *path, cli_text *out)
+/* Adds the content of an open regular file, or a negative descriptor and errno; closes it. 0 or errno. */
+static int read_open(int fd, cli_text *out)
 {
     struct stat s;
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* do not wait for a pipe without a writer */
     int failed = fd < 0 || fstat(fd, &s) ? errno : S_ISDIR(s.st_mode) ? EISDIR : S_ISREG(s.st_mode) ? 0 : EINVAL;
     char buffer[16384];
     cli_add(out, "", 0);
@@ -141,6 +141,23 @@ int cli_read_file(const char *path, cli_text *out)
     if (fd >= 0)
         close(fd);
     return failed;
+}
+
+int cli_read_file(const char *path, cli_text *out)
+{
+    return read_open(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), out); /* do not wait for a pipe without a writer */
+}
+
+int cli_read_own_file(const char *path, cli_text *out)
+{
+    struct stat s;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &s) || s.st_uid != geteuid() || s.st_mode & (S_IWGRP | S_IWOTH))) {
+        close(fd);
+        fd = -1;
+        errno = EPERM;
+    }
+    return read_open(fd, out);
 }
 
 int cli_set_color(const char *when)

@@ -1,25 +1,32 @@
 /* Runs programs without a shell, makes temporary folders that are always removed, and delays signals until they are.
  *
- * The three signals are blocked except inside ppoll(), so a handler runs only while this process waits for a child: the handler
- * notes the signal, which is then sent to the child. A temporary folder is owned by a lock on it: kill -9 drops the lock, and the
- * next build there removes the folder. */
+ * The signals that end a process are blocked except inside ppoll(), so a handler runs only while this process waits: the handler
+ * notes the signal, which is then sent to the child's process group. A group that does not end is killed. A temporary folder is
+ * owned by a lock on it: kill -9 drops the lock, and the next build there removes the folder.
+ *
+ * Another user may write to the folder of an output, so nothing is removed by a path that is resolved twice: folders are opened
+ * without following links, the owner is read from the descriptor, and names are resolved below that descriptor. */
 #include "cli.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
 
-static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
 enum { NSIGNALS = sizeof signals / sizeof *signals };
 static struct sigaction old_actions[NSIGNALS];
 static sigset_t old_mask;
@@ -66,8 +73,67 @@ void cli_signals_end(void)
         raise(number);
 }
 
-/* Read the bytes that are available now, up to a maximum; false at end of file. */
-static bool read_some(int fd, size_t most, cli_text *output)
+int cli_write(int fd, const char *data, size_t size)
+{
+    while (size && !cli_interrupted()) {
+        struct pollfd p = { .fd = fd, .events = POLLOUT };
+        if (ppoll(&p, 1, NULL, &old_mask) < 0 && errno != EINTR)
+            return errno;
+        if (!p.revents || caught)
+            continue;
+        const ssize_t n = write(fd, data, size < PIPE_BUF ? size : PIPE_BUF); /* a pipe that is ready takes these at once */
+        if (n < 0 && errno != EINTR && errno != EAGAIN)
+            return errno;
+        data += n > 0 ? n : 0;
+        size -= n > 0 ? (size_t)n : 0;
+    }
+    return size ? EINTR : 0;
+}
+
+/* ---- The output of a child ----------------------------------------------------------------------------------------------- */
+
+/* The first and the last `half` bytes of a child's output. What lies between them is counted and dropped. */
+typedef struct capture {
+    cli_text *to; /* receives the first bytes at once, the others by capture_end() */
+    size_t half;
+    size_t head, end; /* bytes in the first half; bytes after it */
+    char *last;       /* a ring buffer of `half` bytes */
+} capture;
+
+static void capture_add(capture *c, const char *data, size_t size)
+{
+    const size_t first = size < c->half - c->head ? size : c->half - c->head;
+    cli_add(c->to, data, first);
+    c->head += first;
+    data += first;
+    size -= first;
+    if (size && !c->last)
+        c->last = cli_alloc(NULL, c->half, 1);
+    while (size) {
+        const size_t at = c->end % c->half, n = size < c->half - at ? size : c->half - at;
+        memcpy(c->last + at, data, n);
+        c->end += n;
+        data += n;
+        size -= n;
+    }
+}
+
+/* Appends the last bytes to the text. Returns the number of bytes that were left out before them. */
+static size_t capture_end(capture *c)
+{
+    const size_t left_out = c->end > c->half ? c->end - c->half : 0, at = left_out ? c->end % c->half : 0;
+    if (left_out)
+        cli_addf(c->to, "\n[... %zu bytes of output are left out here ...]\n", left_out);
+    if (left_out)
+        cli_add(c->to, c->last + at, c->half - at);
+    cli_add(c->to, c->last, left_out ? at : c->end);
+    free(c->last);
+    c->last = NULL;
+    return left_out;
+}
+
+/* Reads the bytes that are available now, up to a limit; false at end of file. */
+static bool read_some(int fd, size_t most, capture *output)
 {
     char buffer[8192];
     ssize_t n = 0;
@@ -76,35 +142,121 @@ static bool read_some(int fd, size_t most, cli_text *output)
             ;
         if (n <= 0)
             return n < 0 && errno == EAGAIN;
-        cli_add(output, buffer, (size_t)n);
+        capture_add(output, buffer, (size_t)n);
     }
     return true;
 }
 
-/* Read the child's output until it has ended, and pass on this process's signals. A process that the child left behind may keep
- * the pipe open, so the output ends with what the pipe holds when the child has ended. */
-static int wait_for(pid_t child, int fd, cli_text *output)
+/* ---- Waiting ------------------------------------------------------------------------------------------------------------- */
+
+/* Seconds for which a child that was sent a signal may tidy up. After them it is killed, and waited for as long once more. */
+static const double GRACE = 0.3;
+
+/* The process ids of this process's children, as the kernel lists them: "12 34 ". "" where it does not. */
+static void list_children(cli_text *to)
+{
+    char *path = cli_format("/proc/self/task/%ld/children", (long)getpid());
+    to->size = 0;
+    cli_read_file(path, to);
+    free(path);
+}
+
+static bool is_listed(const cli_text *list, const char *pid, size_t n)
+{
+    for (const char *p = list->data; p && *p; p += strcspn(p, " "), p += *p == ' ')
+        if (strcspn(p, " ") == n && !strncmp(p, pid, n))
+            return true;
+    return false;
+}
+
+/* Kills what an interrupted child left behind outside of its process group. This process is a subreaper meanwhile, so such
+ * processes become its children as soon as their parents have ended. before: the children that it had already. */
+static void kill_orphans(const cli_text *before)
+{
+    cli_text now = { 0 };
+    bool any = true;
+    for (double start = cli_now(); any && cli_now() - start < GRACE;) {
+        any = false;
+        list_children(&now);
+        for (const char *p = now.data; p && *p; p += strcspn(p, " "), p += *p == ' ') {
+            const pid_t pid = (pid_t)atol(p);
+            if (pid <= 0 || is_listed(before, p, strcspn(p, " ")))
+                continue;
+            any = true;
+            kill(pid, SIGKILL);
+            waitpid(pid, NULL, WNOHANG);
+        }
+        if (any)
+            nanosleep(&(struct timespec){ .tv_nsec = 1000 * 1000 }, NULL);
+    }
+    cli_text_free(&now);
+}
+
+/* Waits until the child has ended, reads its output and passes this process's signals on to the child's process group. Neither an
+ * output that was closed nor one that a process holds open after the child's end delays it: the output ends with what the pipe
+ * holds when the child has ended. Then the rest of the group is killed. */
+static int wait_for(pid_t child, int fd, capture *output)
 {
     enum { PIPE_MOST = 1 << 20 };
-    static const struct timespec look_again = { .tv_nsec = 100 * 1000 * 1000 };
+    static const struct timespec look_again = { .tv_nsec = 20 * 1000 * 1000 };
+    const int process = (int)syscall(SYS_pidfd_open, child, 0); /* -1 before Linux 5.3: only the time out is left */
     int status = 0, sent = 0;
-    bool open = fd >= 0, ended = false;
+    double signalled = 0;
+    bool open = fd >= 0;
+    siginfo_t info = { .si_pid = 0 };
     if (open)
         fcntl(fd, F_SETFL, O_NONBLOCK);
-    while (!ended) {
-        struct pollfd p = { .fd = fd, .events = POLLIN };
-        const int n = open ? ppoll(&p, 1, &look_again, &old_mask) : 0;
-        if (caught && !sent)
-            kill(child, sent = caught);
-        if (n < 0 && errno == EINTR)
-            continue;
-        const pid_t done = waitpid(child, &status, open ? WNOHANG : 0);
-        if (done < 0 && errno != EINTR)
-            return -1 - errno;
-        ended = done == child;
+    while (info.si_pid != child) {
+        struct pollfd p[] = { { .fd = open ? fd : -1, .events = POLLIN }, { .fd = process, .events = POLLIN } };
+        ppoll(p, 2, &look_again, &old_mask);
+        if (caught && !sent) {
+            kill(-child, sent = caught);
+            signalled = cli_now();
+        }
+        if (sent && cli_now() - signalled > GRACE)
+            kill(-child, SIGKILL);
+        if (sent && cli_now() - signalled > 2 * GRACE)
+            break;
         open = open && read_some(fd, PIPE_MOST, output);
+        if (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) && errno != EINTR) {
+            status = -1 - errno;
+            break;
+        }
     }
+    if (open)
+        read_some(fd, PIPE_MOST, output);
+    if (process >= 0)
+        close(process);
+    kill(-child, SIGKILL); /* before the child is reaped: until then its number is not given to another group */
+    if (status || info.si_pid != child)
+        return status ? status : 128 + SIGKILL;
+    waitpid(child, &status, 0);
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* What a child is run with: its output, and who its orphans are. */
+typedef struct run {
+    capture output;
+    cli_text children;
+    int was_reaper;
+} run;
+
+static void run_begin(run *r, cli_text *to, size_t half)
+{
+    *r = (run){ .output = { .to = to, .half = half } };
+    prctl(PR_GET_CHILD_SUBREAPER, &r->was_reaper, 0, 0, 0);
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    list_children(&r->children);
+}
+
+/* Returns the number of bytes of the output that were left out. */
+static size_t run_end(run *r)
+{
+    if (caught)
+        kill_orphans(&r->children);
+    prctl(PR_SET_CHILD_SUBREAPER, r->was_reaper, 0, 0, 0);
+    cli_text_free(&r->children);
+    return r->output.to ? capture_end(&r->output) : 0;
 }
 
 static bool names_same(const char *a, const char *b)
@@ -115,6 +267,8 @@ static bool names_same(const char *a, const char *b)
 
 int cli_run(const char *const *argv, const char *extra_env, cli_text *output)
 {
+    enum { OUTPUT_HALF = 1 << 19 };
+    run r;
     int fds[2] = { -1, -1 }, error;
     size_t nenv = 0, n = 0;
     pid_t child;
@@ -145,14 +299,17 @@ int cli_run(const char *const *argv, const char *extra_env, cli_text *output)
             sigaddset(&defaults, signals[i]);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
     posix_spawnattr_setsigmask(&attributes, &old_mask);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+    run_begin(&r, output, OUTPUT_HALF);
     error = posix_spawnp(&child, argv[0], &actions, &attributes, (char *const *)(uintptr_t)argv, env);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     free(env);
     if (fds[1] >= 0)
         close(fds[1]);
-    const int status = error ? -1 - error : wait_for(child, fds[0], output);
+    const int status = error ? -1 - error : wait_for(child, fds[0], &r.output);
+    run_end(&r);
     if (fds[0] >= 0)
         close(fds[0]);
     return status;
@@ -160,23 +317,30 @@ int cli_run(const char *const *argv, const char *extra_env, cli_text *output)
 
 int cli_run_function(int (*fn)(void *user, int fd), void *user, cli_text *output)
 {
+    enum { OUTPUT_HALF = 1 << 26 };
+    run r;
     int fds[2];
     fflush(stdout);
     fflush(stderr);
     if (pipe2(fds, O_CLOEXEC))
         return -1 - errno;
+    run_begin(&r, output, OUTPUT_HALF);
     const pid_t child = fork();
     if (child == 0) {
+        setpgid(0, 0);
         for (size_t i = 0; i < NSIGNALS; i++)
             sigaction(signals[i], &old_actions[i], NULL);
         sigprocmask(SIG_SETMASK, &old_mask, NULL);
         close(fds[0]);
         _exit(fn(user, fds[1]));
     }
+    if (child > 0)
+        setpgid(child, child);
     close(fds[1]);
-    const int status = child < 0 ? -1 - errno : wait_for(child, fds[0], output);
+    const int status = child < 0 ? -1 - errno : wait_for(child, fds[0], &r.output);
+    const size_t left_out = run_end(&r);
     close(fds[0]);
-    return status;
+    return left_out ? -1 - EFBIG : status;
 }
 
 static bool executable(const char *path)
@@ -211,86 +375,204 @@ bool cli_find_program(const char *name)
 /* ---- Temporary folders --------------------------------------------------------------------------------------------------- */
 
 #define TEMP_PREFIX ".dovetail-build-"
+enum { MAX_DEPTH = 16 }; /* of folders that a compiler makes in a temporary folder */
 
-/* Remove a temporary folder: the compiler leaves files, perhaps in one level of folders. */
-static void remove_tree(const char *path, int depth)
+/* Opens a file or folder of this user by its name in a folder, without following a link; -1: there is none. */
+static int open_own(int folder, const char *name, struct stat *s)
 {
-    DIR *dir = opendir(path);
-    if (!dir)
-        return;
-    for (struct dirent *e; (e = readdir(dir));) {
-        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
-            continue;
-        char *full = cli_format("%s/%s", path, e->d_name);
-        if (unlink(full) && (errno == EISDIR || errno == EPERM) && depth > 0)
-            remove_tree(full, depth - 1);
-        free(full);
-    }
-    closedir(dir);
-    rmdir(path);
-}
-
-static int lock_folder(const char *path)
-{
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+    const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && !fstat(fd, s) && s->st_uid == geteuid())
         return fd;
     if (fd >= 0)
         close(fd);
     return -1;
 }
 
-static void remove_stale(const char *folder)
+static DIR *list_folder(int folder)
 {
-    DIR *dir = opendir(*folder ? folder : ".");
-    if (!dir)
-        return;
-    for (struct dirent *e; (e = readdir(dir));) {
+    const int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    if (!list && fd >= 0)
+        close(fd);
+    return list;
+}
+
+/* Removes what an open folder holds, as far as it is this user's. */
+static void remove_content(int folder, int depth)
+{
+    DIR *list = list_folder(folder);
+    for (struct dirent *e; list && (e = readdir(list));) {
+        struct stat s;
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+            continue;
+        if (!unlinkat(folder, e->d_name, 0) || (errno != EISDIR && errno != EPERM) || !depth)
+            continue;
+        const int inner = open_own(folder, e->d_name, &s);
+        if (inner >= 0 && S_ISDIR(s.st_mode)) {
+            remove_content(inner, depth - 1);
+            unlinkat(folder, e->d_name, AT_REMOVEDIR);
+        }
+        if (inner >= 0)
+            close(inner);
+    }
+    if (list)
+        closedir(list);
+}
+
+/* Removes what dead processes of this user left in a folder: temporary folders, and temporary files of cli_replace(). Where
+ * others may rename what lies in the folder (safe is false), a folder of this name may be any of the user's folders: it stays. */
+static void remove_stale(int folder, bool safe)
+{
+    DIR *list = list_folder(folder);
+    for (struct dirent *e; list && (e = readdir(list));) {
+        struct stat s;
         if (strncmp(e->d_name, TEMP_PREFIX, strlen(TEMP_PREFIX)))
             continue;
-        char *full = cli_format("%s/%s", *folder ? folder : ".", e->d_name);
-        const int fd = lock_folder(full);
-        if (fd >= 0) {
-            remove_tree(full, 2);
-            close(fd);
+        const int fd = open_own(folder, e->d_name, &s);
+        const bool is_folder = fd >= 0 && S_ISDIR(s.st_mode) && (s.st_mode & 0777) == 0700 && safe;
+        if (fd >= 0 && (is_folder || S_ISREG(s.st_mode)) && !flock(fd, LOCK_EX | LOCK_NB)) {
+            if (is_folder)
+                remove_content(fd, MAX_DEPTH);
+            unlinkat(folder, e->d_name, is_folder ? AT_REMOVEDIR : 0);
         }
-        free(full);
+        if (fd >= 0)
+            close(fd);
     }
-    closedir(dir);
+    if (list)
+        closedir(list);
+}
+
+static bool is_safe(const char *folder) { return !dv_folder_check(*folder ? folder : ".", DV_FOLDER_ANY_ROOT); }
+
+/* The folder, or else the usual folder for temporary files: one in which nobody else can rename what this user makes. NULL: none.
+ */
+static const char *choose_base(const char *folder)
+{
+    const char *const bases[] = { getenv("TMPDIR"), "/tmp", getenv("XDG_RUNTIME_DIR") };
+    if (is_safe(folder))
+        return *folder ? folder : ".";
+    for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)
+        if (bases[i] && *bases[i] == '/' && is_safe(bases[i]) && !access(bases[i], W_OK | X_OK))
+            return bases[i];
+    return NULL;
+}
+
+int cli_open_folder(const char *folder)
+{
+    const int fd = open(*folder ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 || errno != EACCES ? fd : open(*folder ? folder : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
 int cli_temp_make(const char *folder, cli_temp *out)
 {
-    *out = (cli_temp){ NULL, -1 };
-    remove_stale(folder);
+    *out = (cli_temp){ NULL, -1, -1 };
+    if (access(*folder ? folder : ".", W_OK | X_OK)) /* the result is to go there */
+        return CLI_FAILED;
+    const char *base = choose_base(folder);
+    if (!base) {
+        errno = EPERM;
+        return CLI_FAILED;
+    }
+    if ((out->parent = cli_open_folder(base)) < 0)
+        return CLI_FAILED;
+    remove_stale(out->parent, true);
     for (int attempt = 0; attempt < 100; attempt++) { /* another build may consider the folder stale before it is locked */
-        char *path = cli_format("%s/" TEMP_PREFIX "XXXXXX", *folder ? folder : ".");
+        char *path = cli_format("%s/" TEMP_PREFIX "XXXXXX", base);
         struct stat a, b;
         if (!mkdtemp(path)) {
             free(path);
-            return CLI_FAILED;
+            break;
         }
-        const int fd = lock_folder(path);
-        if (fd >= 0 && !fstat(fd, &a) && !stat(path, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev) {
-            *out = (cli_temp){ path, fd };
+        const char *name = strrchr(path, '/') + 1;
+        const int fd = open_own(out->parent, name, &a);
+        if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB) && !fstatat(out->parent, name, &b, AT_SYMLINK_NOFOLLOW) &&
+            a.st_ino == b.st_ino && a.st_dev == b.st_dev) {
+            out->path = path;
+            out->lock = fd;
             return CLI_OK;
         }
         if (fd >= 0)
             close(fd);
         free(path);
+        errno = EBUSY;
     }
-    errno = EBUSY;
+    const int error = errno;
+    close(out->parent);
+    errno = error;
     return CLI_FAILED;
 }
 
 void cli_temp_remove(cli_temp *t)
 {
-    if (t->path)
-        remove_tree(t->path, 2);
-    if (t->lock >= 0)
+    if (t->path) {
+        remove_content(t->lock, MAX_DEPTH);
+        unlinkat(t->parent, strrchr(t->path, '/') + 1, AT_REMOVEDIR);
         close(t->lock);
+        close(t->parent);
+    }
     free(t->path);
-    *t = (cli_temp){ NULL, -1 };
+    *t = (cli_temp){ NULL, -1, -1 };
+}
+
+/* Copies all bytes from one file to another; 0 or errno. */
+static int copy_bytes(int from, int to)
+{
+    char buffer[1 << 16];
+    for (;;) {
+        const ssize_t n = read(from, buffer, sizeof buffer);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n ? errno : 0;
+        for (ssize_t done = 0; done < n;) {
+            const ssize_t more = write(to, buffer + done, (size_t)(n - done));
+            if (more < 0 && errno != EINTR)
+                return errno;
+            done += more > 0 ? more : 0;
+        }
+    }
+}
+
+/* Makes and locks a new file of this user in a folder; -1 with errno set. name: receives its name. */
+static int make_file(int folder, mode_t mode, char name[64])
+{
+    for (int attempt = 0; attempt < 100; attempt++) {
+        uint64_t random = 0;
+        if (getrandom(&random, sizeof random, 0) < 0)
+            return -1;
+        snprintf(name, 64, TEMP_PREFIX "%016llx", (unsigned long long)random);
+        const int fd = openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+        struct stat s;
+        if (fd < 0 && errno != EEXIST)
+            return -1;
+        if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &s) && s.st_nlink)
+            return fd;
+        if (fd >= 0) /* another process took it for stale before it was locked */
+            close(fd);
+    }
+    errno = EBUSY;
+    return -1;
+}
+
+int cli_replace(int from, int folder, const char *name)
+{
+    char draft[64];
+    struct stat s;
+    if (fstat(from, &s))
+        return errno;
+    remove_stale(folder, false);
+    const int to = make_file(folder, s.st_mode & 0777, draft);
+    if (to < 0)
+        return errno;
+    int error = lseek(from, 0, SEEK_SET) < 0 ? errno : copy_bytes(from, to);
+    if (!error &&
+        (fchmod(to, s.st_mode & 0777) || fsync(to) || (cli_interrupted() && (errno = EINTR)) ||
+            renameat(folder, draft, folder, name)))
+        error = errno;
+    if (error)
+        unlinkat(folder, draft, 0);
+    close(to);
+    return error;
 }
 
 /* The path of a program in a folder; NULL: not found. */

@@ -172,14 +172,16 @@ static void remove_old(int dir)
     closedir(list);
 }
 
-/* Does the file already exist with exactly this content? Marks it as used. */
+/* Does this user's file already exist with exactly this content? Marks it as used. Another owner could change it afterwards. */
 static bool already(int dir, const char *name, const content *c)
 {
+    struct stat st;
     content old;
     const int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return false;
-    bool same = !read_all(fd, name, &old) && old.size == c->size && !memcmp(old.data, c->data, c->size);
+    bool same = !fstat(fd, &st) && st.st_uid == geteuid() && !(st.st_mode & 022);
+    same = !read_all(fd, name, &old) && same && old.size == c->size && !memcmp(old.data, c->data, c->size);
     dv__free(old.data);
     same = same && !futimens(fd, NULL);
     close(fd);

@@ -33,7 +33,7 @@ _private = None
 def _keep_private(folder):
     """Later builds of this process use the same folder; it is removed when the process ends."""
     global _private
-    if folder != _private and os.path.basename(folder).startswith(_PRIVATE):
+    if folder not in (_private, os.environ.get("DOVETAIL_CACHE")) and os.path.basename(folder).startswith(_PRIVATE):
         _private = folder
         atexit.register(_remove, folder, os.getpid())
 

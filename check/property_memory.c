@@ -3,7 +3,8 @@
  * Three calls: against the upper guard page, the same with other contents of what is undefined, and against the lower guard page.
  * An element of a result that holds the old contents in both of the first was not written. A result that differs between the
  * first two, though the inputs are the same and lie at the same place, depends on undefined memory, unless it differs without
- * that as well. */
+ * that as well. The third call finds zeros in what is undefined: a flag that nobody clears looks set in the first two. Its
+ * results may differ because addresses do, so a difference is looked for again at the upper guard page. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 
 #include "check.h"
 
-enum { POISON = 0xa5, OTHER_POISON = 0x5a, MOST_BYTES = 1 << 23, ENOUGH = 24, PLACES = 4 };
+enum { POISON = 0xa5, OTHER_POISON = 0x5a, ZEROS = 0, MOST_BYTES = 1 << 23, ENOUGH = 24, PLACES = 4 };
 static const size_t NOT_KEPT = SIZE_MAX;
 
 /* What a call left in results and written arguments, one behind the other. */
@@ -115,17 +116,18 @@ static bool all_written(check_job *job, const check_call *call)
 
 static bool same(const kept *a, const kept *b) { return a->size == b->size && !memcmp(a->data, b->data, a->size); }
 
-/* With the stack as in the first call, and all else as in the second. */
-static bool is_of_stack(check_job *job, const check_case *c)
+/* True if the results are those of the first call when only the stack holds what it held then, and all else `poison`. */
+static bool is_of_stack(check_job *job, const check_case *c, uint8_t poison)
 {
     static check_call call;
-    call = (check_call){ .op = job->op, .row = job->row, .poison = OTHER_POISON, .stack = POISON };
+    call = (check_call){ .op = job->op, .row = job->row, .poison = poison, .stack = POISON };
     check_call_run(&call, c);
     keep(&again, &call);
     return !call.status && same(&first, &again);
 }
 
-static void check_undefined(check_job *job, const check_case *c, const check_call *call)
+/* Reports the first element that differs between the first call and the second, which found `poison` in undefined memory. */
+static void check_undefined(check_job *job, const check_case *c, const check_call *call, uint8_t poison)
 {
     char name[120], index[200];
     size_t k = 0;
@@ -138,7 +140,7 @@ static void check_undefined(check_job *job, const check_case *c, const check_cal
             continue;
         check_fresh_name(call, &of, name, sizeof name);
         check_index_print(of.t->ndim, of.t->shape, i / dv_dtype_bytes(of.t->dtype, 1), index, sizeof index);
-        if (is_of_stack(job, c)) {
+        if (is_of_stack(job, c, poison)) {
             job->how.show = CHECK_SHOW_STACK;
             check_fail(job, "variable not set",
                 "%s depends on a variable of the kernel that was never set: element [%s] differs when only what the stack held "
@@ -153,13 +155,13 @@ static void check_undefined(check_job *job, const check_case *c, const check_cal
     }
 }
 
-/* Are the results those of the first call with its contents, and those of the second with theirs, again and again? Else they
- * differ by themselves: by a count of calls, for example. The order has no period. */
-static bool follows_poison(check_job *job, const check_case *c, check_call *call)
+/* True if the results are those of the first call with its contents, and those of the second with `poison`, again and again. Else
+ * they differ by themselves: by a count of calls, for example. The order has no period. */
+static bool follows_poison(check_job *job, const check_case *c, uint8_t poison, check_call *call)
 {
     static const char order[] = "abbabaabbaab";
     for (const char *p = order; *p; p++) {
-        if (!run(job, c, CHECK_AT_END, *p == 'a' ? POISON : OTHER_POISON, call))
+        if (!run(job, c, CHECK_AT_END, *p == 'a' ? POISON : poison, call))
             return false;
         keep(&again, call);
         if (!same(*p == 'a' ? &first : &second, &again))
@@ -348,6 +350,17 @@ static void check_unchanged(check_job *job, const check_case *c)
     }
 }
 
+/* Compares the first call with one at the same addresses that finds zeros in undefined memory. */
+static void check_zeros(check_job *job, const check_case *c)
+{
+    static check_call call;
+    if (!run(job, c, CHECK_AT_END, ZEROS, &call))
+        return;
+    keep(&second, &call);
+    if (!same(&first, &second) && follows_poison(job, c, ZEROS, &call))
+        check_undefined(job, c, &call, ZEROS);
+}
+
 static void attempt(check_job *job, const check_case *c)
 {
     static uint32_t attempts;
@@ -376,13 +389,17 @@ static void attempt(check_job *job, const check_case *c)
     keep(&first, &call);
     if (ran && run(job, c, CHECK_AT_END, OTHER_POISON, &call)) {
         keep(&second, &call);
-        if (all_written(job, &call) && !same(&first, &second) && !job->op->random && follows_poison(job, c, &call))
-            check_undefined(job, c, &call);
+        if (all_written(job, &call) && !same(&first, &second) && !job->op->random && follows_poison(job, c, OTHER_POISON, &call))
+            check_undefined(job, c, &call, OTHER_POISON);
     }
     if (job->result->outcome != CHECK_PASS)
         return;
-    if (run(job, c, CHECK_AT_BEGIN, POISON, &call))
+    if (run(job, c, CHECK_AT_BEGIN, ZEROS, &call)) {
+        keep(&second, &call);
         check_gaps(job, c);
+        if (ran && !job->op->random && !same(&first, &second))
+            check_zeros(job, c);
+    }
     if (job->cases && attempts > (job->cases / 2 < ENOUGH ? job->cases / 2 : ENOUGH) && job->result->outcome == CHECK_PASS &&
         job->op->contract && ran && check_case_largest(c) > 1 && check_case_largest(c) <= FAR_ELEMENTS)
         look_past_32_bits(job, c);

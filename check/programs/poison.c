@@ -2,9 +2,10 @@
 
 static int question(dv_operator *op, dv_value *results)
 {
+    static const unsigned char poisons[] = { 0xa5, 0x5a, 0 };
     static unsigned char *first[64];
-    for (int turn = 0; turn < 2; turn++) {
-        poison = turn ? 0x5a : 0xa5;
+    for (int turn = 0; turn < 3; turn++) {
+        poison = poisons[turn];
         if (call(op, ROW, results))
             return fprintf(stderr, "%s\n", dv_last_error()), 0;
         const result *r;

@@ -265,7 +265,7 @@ static dv__part *wrong_constraint(dv__builder *b, const dv__constraint *k)
     return dv__then(dv__then(p, join), dv__binders(b, k->needs));
 }
 
-/* "ids.values < e": checked for every element, if the elements can be read. */
+/* Builds the check of "ids.values < e" or "sorted(ids)" for every element, if the elements can be read. */
 static void check_elements(dv__builder *b, const dv__constraint *k, dv__operand guard)
 {
     const dv__operand g = dv__and(b, guard, dv__present(b, k->values));
@@ -279,10 +279,14 @@ static void check_elements(dv__builder *b, const dv__constraint *k, dv__operand 
     s->type = DV__RTYPE_NUMBER;
     s->nin = 1;
     s->in[0] = x;
+    b->before = DV__ALWAYS;
     const dv__operand holds = dv__value(b, k->e, DV__ALWAYS);
+    b->p->steps[at].index = b->before;
     dv__part *p = dv__part_text(b, "argument '%s': expected %s, found the element ", b->c->schema->args[k->values].name, k->text);
     p = dv__then(dv__then(p, dv__show(b, b->values)), dv__part_text(b, " at "));
     p = dv__then(p, dv__part_new(b, DV__PART_POSITION));
+    if (b->before != DV__ALWAYS)
+        p = dv__then(dv__then(p, dv__part_text(b, " after ")), dv__show(b, b->before));
     dv__part *join = dv__variables(b, k->needs, dv__join(b, ", ", ""));
     dv__check(b, holds, DV__ALWAYS, DV_EINVAL, join && join->then ? dv__then(p, join) : p);
     dv__close_block(b, at);

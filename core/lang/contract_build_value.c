@@ -534,6 +534,10 @@ static dv__operand boolean(dv__builder *b, const dv__expr *e, dv__operand guard)
     case DV__EXPR_CALL:
         if (e->ref == DV__FN_IF)
             return choose(b, e, guard, dv__value);
+        if (e->ref == DV__FN_SORTED) {
+            b->before = b->before == DV__ALWAYS ? dv__new_register(b, DV__RTYPE_NUMBER) : b->before;
+            return dv__op2(b, DV__OP_LE, DV__RTYPE_NUMBER, guard, b->before, b->values);
+        }
         x = dv__load(b, DV__OP_PRESENT, DV__RTYPE_BOOL, DV__ALWAYS, e->args[0]->ref);
         return e->ref == DV__FN_PRESENT ? x : dv__not(b, x, DV__ALWAYS);
     default: return comparison(b, e, guard);

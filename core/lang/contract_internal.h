@@ -38,7 +38,7 @@ enum dv__ctype {
     X(PRESENT, "present", BOOL, "o") X(ABSENT, "absent", BOOL, "o") X(DTYPE, "dtype", DTYPE, "t")                              \
     X(ITEMSIZE, "itemsize", INT, "d") X(SHAPE, "shape", RUN, "t") X(BROADCAST, "broadcast", RUN, "r+")                         \
     X(REDUCED, "reduced", RUN, "rxb") X(SWAP, "swap", RUN, "rii") X(PERMUTE, "permute", RUN, "rI")                             \
-    X(PROMOTE, "promote", DTYPE, "D+") X(ACCUMULATE, "accumulate", DTYPE, "d")
+    X(PROMOTE, "promote", DTYPE, "D+") X(ACCUMULATE, "accumulate", DTYPE, "d") X(SORTED, "sorted", BOOL, "t")
 /* clang-format on */
 
 enum dv__function {

@@ -160,6 +160,8 @@ static void put_block(dv__text *to, const dv__contract *c, const dv__step *s, ui
         }
         dv__text_puts(to, "]");
     }
+    if (s->op == DV__OP_EACH_VALUE && s->index >= 0)
+        dv__text_add(to, ", \"before\": %d", (int)s->index);
     dv__text_puts(to, ", \"steps\": ");
     put_steps(to, c, at + 1, at + 1 + (uint32_t)s->body);
 }

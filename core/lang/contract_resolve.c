@@ -490,7 +490,7 @@ static int add_aliased_outputs(dv__contract *c)
 
 static int find_values(const dv__contract *c, const dv__expr *e, int32_t *slot)
 {
-    if (e->kind == DV__EXPR_ATTR) {
+    if (e->kind == DV__EXPR_ATTR || (e->kind == DV__EXPR_CALL && e->ref == DV__FN_SORTED)) {
         if (*slot >= 0 && *slot != e->args[0]->ref)
             return wrong(c, e, "a constraint can test the values of one tensor only");
         *slot = e->args[0]->ref;

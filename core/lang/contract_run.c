@@ -604,6 +604,7 @@ static int run_values(dv__run *r, const dv__step *s)
 {
     const dv_tensor *x = dv__read(r, s->in[0])->tensor;
     int64_t index[DV_MAX_NDIM] = { 0 }, at = 0;
+    dv__reg before = { 0 };
     if (!r->values || !x || x->device.type != DV_CPU || !x->data)
         return DV_OK;
     for (int32_t i = 0; i < x->ndim; i++)
@@ -614,6 +615,9 @@ static int run_values(dv__run *r, const dv__step *s)
     for (;;) {
         if (!read_element(x, at, &r->s->registers[s->to]))
             return DV_OK;
+        if (s->index >= 0)
+            r->s->registers[s->index] = x->ndim && index[x->ndim - 1] ? before : r->s->registers[s->to];
+        before = r->s->registers[s->to];
         const int status = run_body(r, s);
         if (status)
             return status;

@@ -355,6 +355,8 @@ static int resolve_call(const struct resolver *r, dv__expr *e)
             e->name, e->n, e->n && e->args[0]->kind == DV__EXPR_IN ? ": the values after 'in' are separated by spaces" : "");
     e->ref = fn;
     e->type = (uint8_t)functions[fn].result;
+    if (fn == DV__FN_SORTED && !r->values)
+        return wrong(r, e, "the values of tensors can be used in constraints only");
     if (fn == DV__FN_TOTAL)
         return resolve_total(r, e);
     if (fn == DV__FN_IF)

@@ -174,6 +174,9 @@ class Run:
                 at.insert(0, i % n)
                 i //= n
             self.position = at
+            if "before" in s:
+                self.registers[s["before"]] = before if at and at[-1] else value
+            before = value
             self.registers[s["to"]] = value
             self.steps(s["steps"])
 

@@ -177,12 +177,14 @@ void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const 
     dv_dtype part = t->dtype;
     const int parts = check_numbers_in(&part);
     const bool plain = t->fill == CHECK_RANDOM && !integer && parts == 1; /* the most frequent: the same numbers, sooner */
+    const bool placed = check_is_placed(t);
     const uint64_t which = seed / 4 % CHECK_LONE_WAYS, place = which / CHECK_LONE_KINDS;
     const int64_t lone = seed % 4 != CHECK_LONE || !n ? -1 : !place ? 0 : place == 1 ? n - 1 : (int64_t)(special % (uint64_t)n);
     special = lone < 0 ? special : which;
     for (int64_t i = 0, at = 0; i < n; i++) {
         char *const element = (char *)first + at * bytes;
         const double x = plain         ? between(t, check_next(&r))
+            : integer && placed        ? check_placed(t, seed, i)
             : t->fill == CHECK_COUNTED ? is_counted(t, index)
                                        : draw(t, &r, i, seed % 2, lone, &special);
         check_put(first, at * parts, part, x);

@@ -67,13 +67,16 @@ enum check_fill {
                       and the seed's next bits say which, and whether it is the first element, the last or any */
     CHECK_LAST, /* integers: all zero, except that the last one is the bound of the range farther from zero; real numbers: within
                    4 of the lower bound, except that the last one is the upper one */
-    CHECK_EXTREMES,   /* integers: half of them the bounds of the range, and -1 */
-    CHECK_HALVES,     /* real numbers: multiples of 1/2, where rounding has to choose a side */
-    CHECK_ASCENDING,  /* real numbers: each larger than the one before, as far as the type can tell them apart */
-    CHECK_RISING,     /* real numbers: multiples of 1/4, none smaller than the one before, many equal */
-    CHECK_COUNTED,    /* bool: true as far as 256 divides along each dim of 256 or more, so that a count of 8 bits is 0 */
-    CHECK_SPREAD,     /* integers: the ends of the range and numbers past which a narrow type ends, then any, in turn */
-    CHECK_BINADES,    /* real numbers: as many in each binade from 2^-8 to the upper bound, of both signs */
+    CHECK_EXTREMES,  /* integers: half of them the bounds of the range, and -1 */
+    CHECK_HALVES,    /* real numbers: multiples of 1/2, where rounding has to choose a side */
+    CHECK_ASCENDING, /* real numbers: each larger than the one before, as far as the type can tell them apart */
+    CHECK_RISING,    /* real numbers: multiples of 1/4, none smaller than the one before, many equal */
+    CHECK_COUNTED,   /* bool: true as far as 256 divides along each dim of 256 or more, so that a count of 8 bits is 0 */
+    CHECK_SPREAD,    /* integers: the ends of the range and numbers past which a narrow type ends, then any, in turn */
+    CHECK_BINADES,   /* real numbers: as many in each binade from 2^-8 to the upper bound, of both signs */
+    CHECK_OFFSETS,   /* integers: none smaller than the one before along the last dim, mostly from the lower bound to the upper */
+    CHECK_LENGTHS,   /* integers: the differences of such offsets, of which there is one more */
+    CHECK_PERMUTED,  /* integers: along the last dim a permutation of 0 to its size - 1 */
     CHECK_SIGNALLING, /* real numbers: some are the NaN whose only set bit of the fraction is the last one */
     CHECK_INFINITE,   /* real numbers: the first is an infinity */
     CHECK_LOWEST,     /* real numbers: all are -infinity, below what a maximum may begin with */
@@ -86,6 +89,8 @@ typedef struct check_tensor {
     dv_dtype dtype;
     int32_t ndim;
     int64_t shape[CHECK_DIMS];
+    bool below;   /* with span: high is the last index below that size, not the size */
+    int32_t span; /* the size that `high` follows: 1 + CHECK_DIMS * tensor + dim, or behind those an int argument; 0: none */
     double low, high;
 } check_tensor;
 
@@ -220,8 +225,9 @@ typedef struct check_op {
     size_t nspecial, nbounds;            /* nbounds: the first ones, of the contract */
     char words[CHECK_WORDS][CHECK_WORD]; /* strings to try: words of the kernel's code */
     size_t nwords;
-    bool looks_inside; /* the contract has facts on the elements of tensors */
-    check_row *rows;   /* CPU rows; without any, the native form */
+    bool sorted[CHECK_ARGS]; /* the contract says that the elements of the tensor are sorted */
+    bool looks_inside;       /* the contract has facts on the elements of tensors */
+    check_row *rows;         /* CPU rows; without any, the native form */
     size_t nrows;
     const char *device;         /* another that it has rows for; NULL: none */
     bool random;                /* tagged as nondeterministic */
@@ -280,6 +286,19 @@ dv_partial *check_unknown(const check_op *op, size_t slot, const check_value *bu
 check_value check_default_of(const check_op *op, size_t slot, const check_value *v);
 void check_narrow(check_tensor *t, dv_range elements);
 void check_set_count(check_case *c, size_t list, uint32_t n); /* how many tensors a list has */
+
+/* ---- Contents of index-like arguments (contents.c) ------------------------------------------------------------------------ */
+
+/* True if the fill of integers is a function of an element's position. */
+bool check_is_placed(const check_tensor *t);
+/* Element i of such a tensor. */
+double check_placed(const check_tensor *t, uint64_t seed, int64_t i);
+/* Sets the upper bound of each tensor that follows a size of the case. */
+void check_follow_spans(check_case *c);
+/* Makes try k of other contents for the integer tensors of a case that the kernel refused, in `out`. False: there are none. */
+bool check_contents_try(const check_op *op, const check_case *refused, uint32_t k, check_case *out);
+/* Notes that the kernel accepts the last contents that were tried: they come first the next time. */
+void check_contents_accepted(void);
 
 /* ---- The plan: the cases of a row (plan.c) ------------------------------------------------------------------------------- */
 

@@ -399,6 +399,7 @@ static bool fit_case(fitter f, dv_range *elements)
     const bool fits = !op->contract || (begin_with_lists(&f) && fit_dtypes(&f) && fit_all(&f) && read_all(&f));
     for (size_t i = 0; i < c->nargs; i++)
         keep_default(op, i, &was[i], &c->args[i]);
+    check_follow_spans(c);
     for (size_t i = 0; i < c->ntensors && fits && op->contract; i++) {
         const size_t slot = check_tensor_argument(c, i);
         const dv_range r = known(&f, DV_PARTIAL_VALUES, slot, i - c->args[slot].first).value;

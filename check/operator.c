@@ -80,11 +80,23 @@ static void read_literals(const check_json *steps, int64_t i, check_literals *to
     }
 }
 
+/* Notes the argument of a step that compares each element with the one before: sorted(x). */
+static void read_sorted(check_op *op, const check_json *steps, const check_json *step)
+{
+    const check_json *in = check_json_get(step, "in"), *x = in ? in->child : NULL;
+    for (const check_json *s = steps->child; s && x && check_json_get(step, "before"); s = s->next) {
+        const check_json *slot = check_json_get(s, "slot"), *to = check_json_get(s, "to");
+        if (is_step(s, "tensor") && slot && to && is_register(x, to->i) && slot->i >= 0 && slot->i < CHECK_ARGS)
+            op->sorted[slot->i] = true;
+    }
+}
+
 static void read_steps(check_op *op, const check_json *steps, bool of_result)
 {
     for (const check_json *s = steps ? steps->child : NULL; s; s = s->next) {
         const check_json *slot = check_json_get(s, "slot"), *to = check_json_get(s, "to");
         op->looks_inside |= is_step(s, "each_value");
+        read_sorted(op, steps, s);
         if (!is_step(s, "argument") || !slot || slot->i < 0 || slot->i >= CHECK_ARGS)
             continue;
         op->literals[slot->i].read = true;

@@ -690,6 +690,21 @@ static void set_spread(dv_range fact, check_tensor *t)
     t->high = fmin((double)fact.most, most);
 }
 
+/* Sets contents that sorted(x) allows: integers from one bound of the facts to the other, real numbers with equal neighbours or
+ * without. A wrong index stays the last element if it is the largest. */
+static void set_sorted(const planner *p, dv_range fact, check_tensor *t)
+{
+    if (!check_is_integer(t->dtype)) {
+        t->fill = p->turn % 2 ? CHECK_RISING : CHECK_ASCENDING;
+        return;
+    }
+    if (t->fill == CHECK_LAST && t->high > 0)
+        return;
+    t->fill = CHECK_OFFSETS;
+    t->low = fact.least > INT32_MIN ? (double)fact.least : fmin(t->low, t->high);
+    t->high = fact.most < INT32_MAX ? (double)fact.most : fmax(t->low, t->high);
+}
+
 /* No multiples of 1/2 beside an argument that has one number many times: sums of products would be equal before they are rounded
  * and not after, so their order, as an index, would be that of the additions. */
 static void set_apart(check_case *c)
@@ -727,6 +742,8 @@ static void set_tensors(planner *p, const int *want, const dv_range *facts, bool
             set_spread(facts[i], t);
         if (t->present && is_index(t) && index++ == p->turn % indices && mood >= WRONG)
             set_last(p, c, mood - WRONG, t);
+        if (p->op->sorted[slot])
+            set_sorted(p, facts[i], t);
         if (p->op->contract)
             check_narrow(t, facts[i]);
     }

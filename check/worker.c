@@ -397,10 +397,25 @@ static void try_case(check_job *job, uint32_t i, uint64_t seed)
     for (uint32_t how = 0; how < TAMED && r->outcome == CHECK_PASS && r->refused > refused && !has_wrong_index(&tried); how++) {
         tame(&tried, how);
         if (!check_accepts(job->op, &tried))
-            return;
+            break;
         r->refused = refused;
         r->failing = tried;
         attempt(job, &r->failing);
+    }
+    check_seeded(&job->plan->cases[i], seed, &tried);
+    for (uint32_t k = 0; r->outcome == CHECK_PASS && r->refused > refused && !has_wrong_index(&tried); k++) {
+        static check_case other;
+        if (!check_contents_try(job->op, &tried, k, &other))
+            return;
+        if (k % 2)
+            tame(&other, k / 2 % TAMED);
+        if (!check_accepts(job->op, &other))
+            continue;
+        r->refused = refused;
+        r->failing = other;
+        attempt(job, &r->failing);
+        if (r->refused == refused)
+            check_contents_accepted();
     }
 }
 

@@ -45,7 +45,7 @@
     { 'A', "x[n]:T, y[n]:T -> [2//]:T", 23, "expected a value, found ']'" },
     { 'A', "x[n]:T, y[n]:T -> [foo(n)]:T", 20,
         "unknown function 'foo': expected one of min, max, abs, ceildiv, if, len, rank, numel, size, stride, total, axis, "
-        "present, absent, dtype, itemsize, shape, broadcast, reduced, swap, permute, promote, accumulate" },
+        "present, absent, dtype, itemsize, shape, broadcast, reduced, swap, permute, promote, accumulate, sorted" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; paralel(n)", 26, "unknown function or fact 'paralel'; did you mean parallel?" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; n > 0 and parallel(n)", 36,
         "'parallel' is a fact of its own and no part of an expression; write ';' before it" },
@@ -152,6 +152,7 @@
     { 'A', "x[n]:T, y[n]:T -> [n]:T; x.values < y.values", 37, "a constraint can test the values of one tensor only" },
     { 'A', "x[n]:T, y[n]:T -> [x.values]:T", 20, "the values of tensors can be used in constraints only" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; flops = x.values", 34, "the values of tensors can be used in constraints only" },
+    { 'A', "x[n]:T, y[n]:T -> [if(sorted(x), 1, 2)]:T", 23, "the values of tensors can be used in constraints only" },
     { 'A', "x[n]:T, y[n]:if(x.values > 1, f32, f64) -> [n]:T", 17, "the values of tensors can be used in constraints only" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; n ** 2 == 4", 31, "expected a name after '*', found '2'" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; n $ 2", 28, "expected ';', found '$'" },

@@ -111,6 +111,8 @@ static int bind_out(ext_call *c, PyObject *o)
             return wrong(f, "got multiple values for result %zd", i);
         if (!may_be_given(&f->slots[f->nargs + (size_t)i], one))
             return refuse(c, (size_t)i, one);
+        if (PyList_Check(o) && several && ext_keep_object(c, Py_NewRef(one))) /* the list may change during the call */
+            return -1;
         c->given[f->nargs + (size_t)i] = one;
     }
     return 0;

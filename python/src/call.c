@@ -333,10 +333,9 @@ PyObject *ext_owner(const ext_call *c, const dv_tensor *t, const void *place, co
             const dv_tensor *x = list ? v->as.tensors.data[k] : v->as.tensor;
             if (!x || !(t ? x == t : holds(x, place)))
                 continue;
-            PyObject *o = c->given[i];
             if (found)
                 *found = x;
-            return !list ? o : PyList_Check(o) ? PyList_GetItem(o, (Py_ssize_t)k) : PyTuple_GetItem(o, (Py_ssize_t)k);
+            return list ? PyTuple_GetItem(ext_list_items(c, i), (Py_ssize_t)k) : c->given[i];
         }
     }
     return NULL;
@@ -377,9 +376,9 @@ void ext_each_written(const ext_call *c, void (*fn)(PyObject *o))
         PyObject *o = c->given[i];
         if (!o || Py_IsNone(o) || (i < f->nargs && !(f->slots[i].flags & DV_SLOT_WRITES)))
             continue;
-        const bool one = f->slots[i].type == DV_FIELD_TENSOR, list = !one && PyList_Check(o);
-        for (Py_ssize_t k = 0, n = one ? 1 : list ? PyList_Size(o) : PyTuple_Size(o); k < n; k++) {
-            PyObject *x = one ? o : list ? PyList_GetItem(o, k) : PyTuple_GetItem(o, k);
+        PyObject *items = f->slots[i].type == DV_FIELD_TENSOR ? NULL : ext_list_items(c, i);
+        for (Py_ssize_t k = 0, n = items ? PyTuple_Size(items) : 1; k < n; k++) {
+            PyObject *x = items ? PyTuple_GetItem(items, k) : o;
             if (!Py_IsNone(x))
                 fn(x);
         }
@@ -398,7 +397,7 @@ static const ext_host *host_of_elements(PyObject *o)
     return kind == EXT_TENSOR ? found : NULL;
 }
 
-/* The host of the first tensor, also in a list. Calls without tensors use the host with adopt(). */
+/* The host of the first tensor, also in a list. Calls without tensors use the host with adopt(). NULL with an exception. */
 static const ext_host *find_host(const ext_call *c)
 {
     const ext_operator *f = c->f;
@@ -412,7 +411,8 @@ static const ext_host *find_host(const ext_call *c)
             return found;
         if ((found = host_of_elements(o)))
             return found;
-        PyErr_Clear(); /* a framework that cannot be used reports that when it is used */
+        if (!ext_clear_error()) /* a framework that cannot be used reports that when it is used */
+            return NULL;
     }
     return ext_adopter();
 }
@@ -420,6 +420,8 @@ static const ext_host *find_host(const ext_call *c)
 static enum ext_outcome begin(ext_call *c)
 {
     c->of = find_host(c);
+    if (!c->of)
+        return EXT_MIXED;
     const enum ext_outcome outcome = c->purpose == EXT_TRIAL ? EXT_OK : c->of->begin(c);
     if (outcome)
         return c->way = -1, outcome;
@@ -437,6 +439,8 @@ enum ext_outcome ext_call_begin(
     c->way = 0;
     c->f = f;
     c->keep = NULL;
+    c->lists = NULL;
+    c->late = false;
     c->elements = 0;
     c->released = NULL;
     c->depth = 0;

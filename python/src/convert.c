@@ -5,13 +5,59 @@
 
 #include <stdio.h>
 
+/* ---- Exceptions ---------------------------------------------------------------------------------------------------------- */
+
+bool ext_clear_error(void)
+{
+    if (PyErr_Occurred() && (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)))
+        return false;
+    PyErr_Clear();
+    return true;
+}
+
+PyObject *ext_optional_attribute(PyObject *o, const char *name)
+{
+    PyObject *found = PyObject_GetAttrString(o, name);
+    if (!found && PyErr_ExceptionMatches(PyExc_AttributeError))
+        PyErr_Clear();
+    return found;
+}
+
+/* Takes the TypeError that is set, to be the cause of another one. NULL: none is set. */
+static PyObject *take_cause(void)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    if (!type)
+        return NULL;
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (trace)
+        PyException_SetTraceback(value, trace);
+    Py_DECREF(type);
+    Py_XDECREF(trace);
+    return value;
+}
+
+/* Makes `take` the cause of the exception that is set. */
+static void set_cause(PyObject *take)
+{
+    PyObject *type, *value, *trace;
+    if (!take)
+        return;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    PyException_SetCause(value, Py_NewRef(take));
+    PyException_SetContext(value, take);
+    PyErr_Restore(type, value, trace);
+}
+
 /* ---- Messages ------------------------------------------------------------------------------------------------------------ */
 
 /* "list", "package.float32" */
 static PyObject *type_title(PyTypeObject *type)
 {
     PyObject *name = PyType_GetQualName(type), *module = PyObject_GetAttrString((PyObject *)type, "__module__");
-    PyErr_Clear();
+    ext_clear_error();
     PyObject *title = name && module && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "builtins")
         ? PyUnicode_FromFormat("%U.%U", module, name)
         : Py_XNewRef(name);
@@ -20,7 +66,8 @@ static PyObject *type_title(PyTypeObject *type)
     return title;
 }
 
-/* Describes an object for a message: "int 3", "str 'abc'", "an array f32[2, 3]", "list". */
+/* Describes an object for a message: "int 3", "str 'abc'", "an array f32[2, 3]", "list". NULL with an exception that the caller
+ * must see. */
 static PyObject *describe(PyObject *o)
 {
     if (Py_IsNone(o))
@@ -28,8 +75,7 @@ static PyObject *describe(PyObject *o)
     enum ext_kind kind;
     const ext_host *host = ext_host_of(o, &kind);
     PyObject *text = host && host->describe ? host->describe(o) : NULL;
-    PyErr_Clear();
-    if (text)
+    if (text || !ext_clear_error())
         return text;
     PyObject *type = type_title(Py_TYPE(o));
     if (PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) || PyUnicode_Check(o)) {
@@ -38,11 +84,8 @@ static PyObject *describe(PyObject *o)
         Py_XDECREF(repr);
         Py_XDECREF(shown);
     }
-    if (!text) {
-        PyErr_Clear();
-        text = type;
-        Py_XINCREF(text);
-    }
+    if (!text && ext_clear_error())
+        text = Py_XNewRef(type);
     Py_XDECREF(type);
     return text;
 }
@@ -79,11 +122,14 @@ static enum ext_outcome complain(
 
 enum ext_outcome ext_wrong(ext_call *c, const ext_slot *slot, Py_ssize_t element, const char *expected, PyObject *o)
 {
-    PyErr_Clear();
-    PyObject *found = describe(o);
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError))
+        return EXT_MIXED;
+    PyObject *cause = take_cause(), *found = describe(o);
     complain(c->f, slot, element, expected, found);
+    set_cause(cause);
+    const enum ext_outcome outcome = found ? EXT_FAILED : EXT_MIXED;
     Py_XDECREF(found);
-    return EXT_FAILED;
+    return outcome;
 }
 
 enum ext_outcome ext_wrong_text(
@@ -95,6 +141,7 @@ enum ext_outcome ext_wrong_text(
     return EXT_FAILED;
 }
 
+/* Replaces the OverflowError of a number that was converted already. */
 static enum ext_outcome out_of_range(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o)
 {
     PyErr_Clear();
@@ -108,7 +155,6 @@ static enum ext_outcome mixed(ext_call *c, const ext_slot *slot, Py_ssize_t elem
 {
     PyObject *title = type_title(Py_TYPE(o)), *name = title ? name_of(c->f, slot, element) : NULL;
     if (name) {
-        PyErr_Clear();
         PyErr_Format(PyExc_TypeError,
             "%s: %s %U: expected a tensor of %s, like the call's first one, found %U, which belongs to %s: convert one of "
             "them",
@@ -123,8 +169,11 @@ static enum ext_outcome mixed(ext_call *c, const ext_slot *slot, Py_ssize_t elem
 static enum ext_outcome adopt(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, bool number, const dv_tensor **out)
 {
-    PyObject *method = number || !c->of->adopt || PyType_Check(o) ? NULL : PyObject_GetAttrString(o, "__dlpack__");
-    PyErr_Clear();
+    if (!c->late)
+        return EXT_LATER;
+    PyObject *method = number || !c->of->adopt || PyType_Check(o) ? NULL : ext_optional_attribute(o, "__dlpack__");
+    if (!method && PyErr_Occurred())
+        return EXT_MIXED;
     if (!method && !(number && !write && c->of->adopt))
         return ext_wrong(c, slot, element,
             element < 0                                  ? c->of->tensor_title
@@ -157,20 +206,27 @@ enum ext_outcome ext_other_tensor(
 /* ---- Numbers ------------------------------------------------------------------------------------------------------------- */
 
 /* The element kind of a framework's number or 0-d tensor: 'b', 'i', 'u', 'f', 'c', 'v'. 0: a tensor with dims; '-': not an object
- * of a framework, or of one that does not report kinds. */
+ * of a framework, or of one that does not report kinds; '!': an exception is set. */
 static char number_kind(PyObject *o, const ext_host **host)
 {
     enum ext_kind kind;
-    if (PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyBool_Check(o) || PyUnicode_CheckExact(o)) /* nearly always */
+    if (ext_is_builtin(o)) /* nearly always */
         return '-';
     const ext_host *h = ext_host_of(o, &kind);
-    PyErr_Clear();
+    if (!ext_clear_error())
+        return '!';
     if (host)
         *host = h;
-    return h && h->number ? h->number(o) : '-';
+    const char letter = h && h->number ? h->number(o) : '-';
+    return PyErr_Occurred() ? '!' : letter;
 }
 
-static bool has_dims(PyObject *o) { return !number_kind(o, NULL); }
+/* True if o is no number of one element. Then an exception may be set. */
+static bool is_not_one(PyObject *o)
+{
+    const char kind = number_kind(o, NULL);
+    return !kind || kind == '!';
+}
 
 static enum ext_outcome integer(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, int64_t *out)
 {
@@ -178,7 +234,8 @@ static enum ext_outcome integer(ext_call *c, const ext_slot *slot, Py_ssize_t el
         *out = PyLong_AsLongLong(o);
         return *out == -1 && PyErr_Occurred() ? out_of_range(c, slot, element, o) : EXT_OK;
     }
-    PyObject *index = PyFloat_Check(o) || has_dims(o) ? NULL : PyNumber_Index(o); /* bool, integers of a framework, 0-d arrays */
+    PyObject *index = !PyIndex_Check(o) || is_not_one(o) ? NULL
+                                                         : PyNumber_Index(o); /* bool, integers of a framework, 0-d arrays */
     if (!index)
         return ext_wrong(c, slot, element, element < 0 ? NULL : "int", o);
     *out = PyLong_AsLongLong(index);
@@ -196,25 +253,32 @@ static enum ext_outcome real(ext_call *c, const ext_slot *slot, Py_ssize_t eleme
         return EXT_OK;
     }
     const char kind = number_kind(o, NULL);
-    if (is_text(o) || PyComplex_Check(o) || !kind || !strchr("biuf-", kind))
+    if (is_text(o) || PyComplex_Check(o) || !kind || !strchr("biuf-", kind) || !PyNumber_Check(o))
         return ext_wrong(c, slot, element, expected, o); /* a complex number has __float__, which drops the imaginary part */
     *out = PyFloat_AsDouble(o);
-    return *out == -1 && PyErr_Occurred() ? ext_wrong(c, slot, element, expected, o) : EXT_OK;
+    if (*out != -1 || !PyErr_Occurred())
+        return EXT_OK;
+    if (PyLong_CheckExact(o)) /* an OverflowError */
+        PyErr_Clear();
+    return ext_wrong(c, slot, element, expected, o);
 }
 
 static enum ext_outcome boolean(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool *out)
 {
     if (!PyBool_Check(o) && number_kind(o, NULL) != 'b')
         return ext_wrong(c, slot, element, element < 0 ? NULL : "bool", o);
-    *out = PyObject_IsTrue(o) > 0;
-    return EXT_OK;
+    const int truth = PyObject_IsTrue(o);
+    *out = truth > 0;
+    return truth < 0 ? ext_wrong(c, slot, element, element < 0 ? NULL : "bool", o) : EXT_OK;
 }
 
 static enum ext_outcome complex_number(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, dv_complex *out)
 {
-    if (is_text(o) || has_dims(o) || (!PyComplex_Check(o) && !PyNumber_Check(o)))
+    if (is_text(o) || is_not_one(o) || (!PyComplex_Check(o) && !PyNumber_Check(o)))
         return ext_wrong(c, slot, element, element < 0 ? NULL : "complex", o);
     PyObject *z = PyObject_CallFunctionObjArgs((PyObject *)&PyComplex_Type, o, NULL);
+    if (!z && PyLong_CheckExact(o)) /* an OverflowError */
+        PyErr_Clear();
     if (!z)
         return ext_wrong(c, slot, element, element < 0 ? NULL : "complex", o);
     out->re = PyComplex_RealAsDouble(z);
@@ -227,10 +291,11 @@ static enum ext_outcome complex_number(ext_call *c, const ext_slot *slot, Py_ssi
 static enum ext_outcome scalar(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, dv_scalar *out)
 {
     const ext_host *host;
-    if (number_kind(o, &host) != '-' && !has_dims(o)) {
-        PyObject *item = host->items(o);
+    const char kind = number_kind(o, &host);
+    if (kind && kind != '-') {
+        PyObject *item = kind == '!' ? NULL : host->items(o);
         if (!item)
-            return EXT_FAILED;
+            return ext_wrong(c, slot, element, "a number", o);
         const bool again = number_kind(item, NULL) != '-'; /* Python has no number like it */
         enum ext_outcome outcome = again ? ext_wrong(c, slot, element, "a number", o) : scalar(c, slot, element, item, out);
         Py_DECREF(item);
@@ -251,7 +316,7 @@ static enum ext_outcome scalar(ext_call *c, const ext_slot *slot, Py_ssize_t ele
         out->kind = DV_SCALAR_COMPLEX;
         return complex_number(c, slot, element, o, &out->as.c);
     }
-    if (has_dims(o) || !PyIndex_Check(o))
+    if (!kind || !PyIndex_Check(o))
         return ext_wrong(c, slot, element, "a number", o);
     out->kind = DV_SCALAR_INT;
     return integer(c, slot, element, o, &out->as.i);
@@ -270,23 +335,21 @@ static enum ext_outcome string(ext_call *c, const ext_slot *slot, Py_ssize_t ele
     return EXT_OK;
 }
 
-/* The word for an object: a str, or str() of an object from a framework's module (a dtype, a device). */
+/* The word for an object: a str, or str() of an object from a framework's module (a dtype, a device). NULL: none, or an
+ * exception. */
 static const char *word(ext_call *c, PyObject *o)
 {
-    const char *text;
     if (PyUnicode_Check(o))
         return PyUnicode_AsUTF8AndSize(o, NULL);
     PyObject *shown = ext_host_of_module(o) ? PyObject_Str(o) : NULL;
-    if (!shown || ext_keep_object(c, shown) || !(text = PyUnicode_AsUTF8AndSize(shown, NULL)))
-        return PyErr_Clear(), NULL;
-    return text;
+    return !shown || ext_keep_object(c, shown) ? NULL : PyUnicode_AsUTF8AndSize(shown, NULL);
 }
 
 /* A host's own objects for dtypes, the call's host first. */
 static bool dtype_of_host(const ext_call *c, PyObject *o, dv_dtype *out)
 {
     const ext_host *host = c->of->dtype ? c->of : ext_adopter();
-    return !Py_IsNone(o) && host->dtype && !host->dtype(o, out);
+    return !PyErr_Occurred() && !Py_IsNone(o) && host->dtype && !host->dtype(o, out);
 }
 
 static enum ext_outcome dtype(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, dv_dtype *out)
@@ -356,11 +419,13 @@ static PyObject *sequence(ext_call *c, const ext_slot *slot, PyObject *o)
         return o;
     const ext_host *host = NULL;
     PyObject *items = NULL;
+    const char kind = PyList_Check(o) ? '-' : number_kind(o, &host);
     if (PyList_Check(o))
         items = PyList_AsTuple(o); /* other threads may change a list */
-    else if (!number_kind(o, &host))
+    else if (!kind)
         items = host->items(o);
-    else if (!host && ext_is_sequence(o) && (slot->type == DV_FIELD_TENSORS || !PyAnySet_Check(o))) /* numbers have an order */
+    else if (kind != '!' && !host && ext_is_sequence(o) &&
+        (slot->type == DV_FIELD_TENSORS || !PyAnySet_Check(o))) /* numbers have an order */
         items = PySequence_Tuple(o);
     if (items && PyList_Check(items)) {
         PyObject *tuple = PyList_AsTuple(items);
@@ -368,6 +433,18 @@ static PyObject *sequence(ext_call *c, const ext_slot *slot, PyObject *o)
         items = tuple;
     }
     return items && !ext_keep_object(c, items) ? items : NULL;
+}
+
+/* The same for a list of tensors, noted in c->lists. */
+static PyObject *tensor_sequence(ext_call *c, const ext_slot *slot, PyObject *o)
+{
+    PyObject *items = sequence(c, slot, o);
+    ext_list *list = items ? ext_alloc(c, sizeof *list) : NULL;
+    if (list) {
+        *list = (ext_list){ (size_t)(slot - c->f->slots), items, c->lists };
+        c->lists = list;
+    }
+    return list ? items : NULL;
 }
 
 static enum ext_outcome one_tensor(ext_call *c, const ext_slot *slot, Py_ssize_t i, PyObject *o, const dv_tensor **out)
@@ -392,10 +469,8 @@ static enum ext_outcome one_tensor(ext_call *c, const ext_slot *slot, Py_ssize_t
 #define LIST(TYPE, CTYPE, CONVERT, FIELD, WHAT)                                                                           \
     static enum ext_outcome list_of_##FIELD(ext_call *c, const ext_slot *slot, PyObject *o, dv_value *out)                \
     {                                                                                                                     \
-        PyObject *items = sequence(c, slot, o);                                                                           \
-        if (!items && PyErr_Occurred())                                                                                   \
-            return EXT_FAILED;                                                                                            \
-        if (!items && slot->fixed_size <= 0)                                                                              \
+        PyObject *items = (DV_FIELD_##TYPE == DV_FIELD_TENSORS ? tensor_sequence : sequence)(c, slot, o);                 \
+        if (!items && (PyErr_Occurred() || slot->fixed_size <= 0))                                                        \
             return ext_wrong(c, slot, -1, WHAT, o);                                                                       \
         const Py_ssize_t n = items ? PyTuple_Size(items) : (Py_ssize_t)slot->fixed_size;                                  \
         CTYPE *data = ext_alloc(c, (size_t)(n ? n : 1) * sizeof *data);                                                   \
@@ -465,6 +540,21 @@ static enum ext_outcome convert(ext_call *c, const ext_slot *slot, PyObject *o, 
     }
 }
 
+/* ---- The arguments of a call --------------------------------------------------------------------------------------------- */
+
+/* True if the conversion of an argument other than a tensor may run Python code. In a list of tensors, tensor() decides that for
+ * each element. */
+static bool may_run_python(const ext_slot *slot, PyObject *o)
+{
+    const bool list = PyList_Check(o);
+    if (!list && !PyTuple_Check(o))
+        return !ext_is_builtin(o);
+    for (Py_ssize_t i = 0, n = list ? PyList_Size(o) : PyTuple_Size(o); i < n && slot->type != DV_FIELD_TENSORS; i++)
+        if (!ext_is_builtin(list ? PyList_GetItem(o, i) : PyTuple_GetItem(o, i)))
+            return true;
+    return false;
+}
+
 /* Convert one argument, or one tensor given for a result. */
 static enum ext_outcome convert_slot(ext_call *c, size_t i, PyObject *o, dv_value *v)
 {
@@ -476,24 +566,80 @@ static enum ext_outcome convert_slot(ext_call *c, size_t i, PyObject *o, dv_valu
     }
     if (c->of->plain && !Py_IsNone(o) && !c->of->plain(slot, o))
         return EXT_SLOW;
-    return convert(c, slot, o, v);
+    return !c->late && may_run_python(slot, o) ? EXT_LATER : convert(c, slot, o, v);
 }
 
-enum ext_outcome ext_convert_all(ext_call *c)
+PyObject *ext_list_items(const ext_call *c, size_t slot)
+{
+    for (const ext_list *list = c->lists; list; list = list->next)
+        if (list->slot == slot)
+            return list->items;
+    return NULL;
+}
+
+static enum ext_outcome recheck_one(ext_call *c, size_t i, Py_ssize_t element, PyObject *o, const dv_tensor **t)
+{
+    const ext_slot *slot = &c->f->slots[i];
+    enum ext_kind kind;
+    if (Py_IsNone(o) || ext_host_of(o, &kind) != c->of || kind != EXT_TENSOR) /* the call's own tensor, from DLPack */
+        return PyErr_Occurred() ? EXT_MIXED : EXT_OK;
+    return (c->of->recheck ? c->of->recheck : c->of->tensor)(
+        c, slot, element, o, i >= c->f->nargs || slot->flags & DV_SLOT_WRITES, t);
+}
+
+/* Check all tensors again, since Python code ran after they were described. */
+static enum ext_outcome recheck_all(ext_call *c)
+{
+    enum ext_outcome outcome = EXT_OK;
+    for (size_t i = 0, n = c->f->nargs + c->f->nresults; i < n && !outcome; i++) {
+        dv_value *v = &c->args[i];
+        if (v->type == DV_VALUE_TENSOR)
+            outcome = recheck_one(c, i, -1, c->given[i], &v->as.tensor);
+        if (v->type != DV_VALUE_TENSORS)
+            continue;
+        const dv_tensor **data = (const dv_tensor **)(uintptr_t)(const void *)v->as.tensors.data; /* the call's memory */
+        for (size_t k = 0; k < v->as.tensors.size && !outcome; k++)
+            outcome = recheck_one(c, i, (Py_ssize_t)k, PyTuple_GetItem(ext_list_items(c, i), (Py_ssize_t)k), &data[k]);
+    }
+    return outcome;
+}
+
+/* Convert the given objects: in the first pass those whose conversion runs no Python code, in the second the others. So tensors
+ * have the shapes that they had when the call began, whatever that code does to them. Sets *later if a second pass is needed. */
+static enum ext_outcome convert_pass(ext_call *c, bool *later)
 {
     for (size_t i = 0, n = c->f->nargs + c->f->nresults; i < n; i++) {
         if (!c->given[i]) {
             c->args[i].type = DV_VALUE_DEFAULT;
             continue;
         }
-        const enum ext_outcome outcome = convert_slot(c, i, c->given[i], &c->args[i]);
-        if (outcome == EXT_OK)
+        if (c->late && !c->args[i].reserved)
             continue;
-        c->way = -1;
-        if (outcome != EXT_FAILED || !c->of->dispatches || c->purpose == EXT_LOOK)
+        const enum ext_outcome outcome = convert_slot(c, i, c->given[i], &c->args[i]);
+        if (outcome != EXT_OK && outcome != EXT_LATER)
             return outcome;
-        PyErr_Clear(); /* the framework says what is wrong */
-        return EXT_SLOW;
+        if (outcome == EXT_LATER) {
+            c->args[i].reserved = 1; /* waits for the second pass */
+            *later = true;
+        }
     }
-    return c->way && c->purpose != EXT_LOOK ? EXT_SLOW : EXT_OK;
+    return EXT_OK;
+}
+
+enum ext_outcome ext_convert_all(ext_call *c)
+{
+    bool later = false;
+    enum ext_outcome outcome = convert_pass(c, &later);
+    if (!outcome && later) {
+        c->late = true;
+        outcome = convert_pass(c, &later);
+        if (!outcome && c->purpose != EXT_TRIAL)
+            outcome = recheck_all(c);
+    }
+    if (!outcome)
+        return c->way && c->purpose != EXT_LOOK ? EXT_SLOW : EXT_OK;
+    c->way = -1;
+    if (outcome != EXT_FAILED || !c->of->dispatches || c->purpose == EXT_LOOK || !ext_clear_error())
+        return outcome;
+    return EXT_SLOW; /* the framework says what is wrong */
 }

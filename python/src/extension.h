@@ -65,6 +65,11 @@ typedef struct ext_keep {
     struct ext_keep *next;
 } ext_keep;
 typedef struct ext_block { struct ext_block *next; } ext_block;
+typedef struct ext_list { /* a list of tensors that was given */
+    size_t slot;
+    PyObject *items; /* a tuple of its elements when it was converted; borrowed from the call's references */
+    struct ext_list *next;
+} ext_list;
 
 struct ext_call {
     union {
@@ -81,7 +86,9 @@ struct ext_call {
     dv_value *args, *results;
     PyObject **made; /* for each result: the object that new_tensor made for it already, or NULL (owned) */
     dv_tensor *made_tensors;
-    ext_keep *keep;   /* references that live as long as the call */
+    ext_keep *keep; /* references that live as long as the call */
+    ext_list *lists;
+    bool late;        /* arguments whose conversion may run Python code are converted now */
     int64_t elements; /* of all tensors that were given */
     uint64_t started;
     PyThreadState *released; /* not NULL while the GIL is released */
@@ -106,6 +113,22 @@ enum ext_outcome ext_convert_all(ext_call *c);
 extern const char *const ext_layouts[], *const ext_memory_formats[];
 PyObject *ext_word(const char *const *words, int32_t number);
 
+/* The elements of the list of tensors given for a slot, as a tuple: the list itself may have changed. Borrowed; NULL: none. */
+PyObject *ext_list_items(const ext_call *c, size_t slot);
+
+/* True if the conversion of o runs no Python code: None, or exactly an int, float, bool, complex or str. */
+static inline bool ext_is_builtin(PyObject *o)
+{
+    return Py_IsNone(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyBool_Check(o) || PyUnicode_CheckExact(o) ||
+        PyComplex_CheckExact(o);
+}
+
+/* Clear an ordinary exception, if one is set. False: it is one that the caller must see (KeyboardInterrupt, SystemExit,
+ * MemoryError and the like), and it stays set. */
+bool ext_clear_error(void);
+/* o.name, or NULL; then an exception is set only if another than AttributeError was raised. */
+PyObject *ext_optional_attribute(PyObject *o, const char *name);
+
 /* Is it a sequence, set or dict view that counts as a list? */
 bool ext_is_sequence(PyObject *o);
 
@@ -114,7 +137,8 @@ bool ext_is_sequence(PyObject *o);
 enum ext_outcome ext_other_tensor(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out);
 /* FAILED with "f: argument 'x': expected Tensor (expected), found ...". expected: what the schema's type means in Python, or NULL
- * when its name says it. found_text takes the words, found the object. element: its place in a list, or -1. */
+ * when its name says it. found_text takes the words, found the object. element: its place in a list, or -1. A TypeError that is
+ * set becomes the cause of the new one; any other exception stays as it is, and the outcome is MIXED. */
 enum ext_outcome ext_wrong(ext_call *c, const ext_slot *slot, Py_ssize_t element, const char *expected, PyObject *found);
 enum ext_outcome ext_wrong_text(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, const char *expected, const char *found_text);

@@ -41,13 +41,14 @@ const ext_host *ext_host_of(PyObject *o, enum ext_kind *kind)
         *kind = k->kind;
         return k->host;
     }
+    Py_INCREF((PyObject *)type); /* what is asked may run Python code, which may let the object go */
     const ext_host *host = ask_all(type, kind);
+    PyTypeObject *old = type;
     if (host) {
-        PyTypeObject *old = k->type;
-        Py_INCREF((PyObject *)type);
+        old = k->type;
         *k = (struct known){ type, host, *kind };
-        Py_XDECREF((PyObject *)old);
     }
+    Py_XDECREF((PyObject *)old);
     return host;
 }
 
@@ -62,13 +63,12 @@ const ext_host *ext_adopter(void)
 
 const ext_host *ext_host_of_module(PyObject *o)
 {
-    PyObject *module = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "__module__");
+    PyObject *module = ext_optional_attribute((PyObject *)Py_TYPE(o), "__module__");
     const ext_host *found = NULL;
     for (int i = 0; i < EXT_HOSTS && module && PyUnicode_Check(module) && !found; i++)
         if (!PyUnicode_CompareWithASCIIString(module, ext_hosts[i]->name))
             found = ext_hosts[i];
     Py_XDECREF(module);
-    PyErr_Clear();
     return found;
 }
 

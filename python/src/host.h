@@ -30,6 +30,7 @@ enum ext_purpose {
 enum ext_outcome {
     EXT_OK = 0,
     EXT_SLOW = 1,    /* not plain: the call is made by slow() */
+    EXT_LATER = 2,   /* may run Python code: the argument is converted after the others */
     EXT_FAILED = -1, /* an exception is set; a framework that dispatches is called anyway */
     EXT_MIXED = -2   /* an exception is set, and the framework is not called */
 };
@@ -59,6 +60,10 @@ typedef struct ext_host {
      * matters, and *out may be left unset; for EXT_LOOK nothing is SLOW that can be described. */
     enum ext_outcome (*tensor)(
         ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out);
+    /* Check a tensor that tensor() described, after Python code ran that may have changed the object. Set *t to another
+     * description if that one no longer holds. Default: tensor() again. */
+    enum ext_outcome (*recheck)(
+        ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **t);
     /* May this object, given for an argument that is not a tensor, be converted here? Default: yes. */
     bool (*plain)(const ext_slot *slot, PyObject *o);
     /* Called just before the kernel writes given tensors (ext_each_written()). Default: nothing. */
@@ -81,6 +86,7 @@ typedef struct ext_host {
 
     /* ---- objects that stand for something else than a tensor; each has a default ---- */
 
+    /* All of these set an exception only for what the caller must see, such as KeyboardInterrupt. */
     PyObject *(*describe)(PyObject *o); /* for messages: "an array of float32 with shape (2,)". Default: its type */
     char (*number)(PyObject
             *o); /* the element kind of this host's number or tensor: 'b', 'i', 'u', 'f', 'c' or another letter; 0: it has dims */

@@ -27,12 +27,6 @@ struct ext_memory {
 
 /* ---- The signature ------------------------------------------------------------------------------------------------------- */
 
-static bool is_everyday(PyObject *o)
-{
-    return Py_IsNone(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyBool_Check(o) || PyUnicode_CheckExact(o) ||
-        PyComplex_CheckExact(o);
-}
-
 static bool is_list(PyObject *o) { return PyList_CheckExact(o) || PyTuple_CheckExact(o); }
 static Py_ssize_t list_size(PyObject *o) { return PyList_CheckExact(o) ? PyList_Size(o) : PyTuple_Size(o); }
 static PyObject *list_item(PyObject *o, Py_ssize_t i)
@@ -43,8 +37,8 @@ static PyObject *list_item(PyObject *o, Py_ssize_t i)
 static const ext_host *host_of_tensor(PyObject *o)
 {
     enum ext_kind kind;
-    const ext_host *host = is_everyday(o) ? NULL : ext_host_of(o, &kind);
-    PyErr_Clear();
+    const ext_host *host = ext_is_builtin(o) ? NULL : ext_host_of(o, &kind);
+    ext_clear_error();
     return host && kind == EXT_TENSOR ? host : NULL;
 }
 
@@ -64,7 +58,7 @@ static bool add(signature *s, PyObject *o)
     int overflow = 0;
     if (s->n == MOST || (PyLong_CheckExact(o) && (PyLong_AsLongLongAndOverflow(o, &overflow), overflow)))
         return false;
-    if (!is_everyday(o) && host_of_tensor(o) != s->host)
+    if (!ext_is_builtin(o) && host_of_tensor(o) != s->host)
         return false;
     s->types[s->n++] = Py_TYPE(o);
     return true;
@@ -153,23 +147,24 @@ static ext_operator *overload(const ext_operator *packet, Py_ssize_t i)
     return (ext_operator *)(void *)PyTuple_GetItem(packet->overloads, i);
 }
 
-/* EXT_OK: the types fit. EXT_SLOW: only the host can tell. */
+/* EXT_OK: the types fit. EXT_SLOW: only the host can tell. An exception that the caller must see stays set. */
 static enum ext_outcome try_one(ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     ext_call c;
     const enum ext_outcome outcome = ext_call_begin(&c, f, args, nargs, kwnames, EXT_TRIAL);
     ext_call_end(&c);
-    PyErr_Clear();
+    if (outcome != EXT_MIXED || PyErr_ExceptionMatches(PyExc_TypeError)) /* MIXED also: what a conversion raised */
+        ext_clear_error();
     return outcome;
 }
 
 PyObject *ext_accepts(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     const enum ext_outcome outcome = try_one((ext_operator *)(void *)self, args, EXT_NARGS(nargsf), kwnames);
-    return PyBool_FromLong(outcome == EXT_OK || outcome == EXT_SLOW);
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(outcome == EXT_OK || outcome == EXT_SLOW);
 }
 
-/* How many overloads accept these types; *only: the last of them. */
+/* How many overloads accept these types; *only: the last of them. 0 with an exception. */
 static size_t try_all(const ext_operator *packet, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, ext_operator **only)
 {
     size_t fitting = 0;
@@ -179,15 +174,17 @@ static size_t try_all(const ext_operator *packet, PyObject *const *args, Py_ssiz
             fitting++;
             *only = overload(packet, i);
         }
+        if (PyErr_Occurred())
+            return 0;
     }
     return fitting;
 }
 
-/* The only overload that accepts these types; NULL: the host selects. */
+/* The only overload that accepts these types; NULL: the host selects, or an exception. */
 static ext_operator *find_only(
     ext_operator *packet, const ext_host *host, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    signature s = { .host = host };
+    signature s = { .host = host }, after = { .host = host };
     ext_operator *only;
     if (!sign(&s, args, nargs, kwnames))
         return NULL;
@@ -197,15 +194,18 @@ static ext_operator *find_only(
     const size_t fitting = try_all(packet, args, nargs, kwnames, &only);
     if (fitting > 1)
         only = NULL;
-    if (fitting)
+    /* The trials may have run Python code, which may have changed a list. */
+    if (fitting && sign(&after, args, nargs, kwnames) && after.n == s.n && !memcmp(after.types, s.types, s.n * sizeof *s.types))
         remember(packet, &s, only);
-    return only;
+    return fitting ? only : NULL;
 }
 
 static PyObject *call_by_host(ext_operator *packet, const ext_host *host, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     const Py_ssize_t nargs = EXT_NARGS(nargsf);
     ext_operator *only = find_only(packet, host, args, nargs, kwnames);
+    if (PyErr_Occurred())
+        return NULL;
     if (!only)
         return ext_call_bridge(host, packet, args, nargs, kwnames);
     ext_call c;

@@ -340,6 +340,20 @@ static int optional_sum_run(dv_context *c, const struct optional_sum *a)
 DV_OPERATOR(optional_sum, struct optional_sum, (x, y, sum), .schema = "optional_sum(Tensor? x, Tensor? y=None) -> float sum",
     .kernels = DV_KERNELS(DV_KERNEL(struct optional_sum, "cpu", NULL, optional_sum_run)));
 
+struct typed {
+    const dv_tensor *x;
+    dv_dtype dtype;
+    dv_tensor *out;
+};
+static int typed_run(dv_context *c, const struct typed *a)
+{
+    (void)c;
+    memcpy(a->out->data, a->x->data, (size_t)dv_numel(a->x) * a->x->dtype.bits / 8);
+    return DV_OK;
+}
+DV_OPERATOR(typed, struct typed, (x, dtype, out), .schema = "typed(Tensor x, ScalarType dtype) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T", .kernels = DV_KERNELS(DV_KERNEL(struct typed, "cpu", NULL, typed_run)));
+
 /* ---- Overloads ---- */
 
 struct pick_int {
@@ -437,4 +451,4 @@ DV_OPERATOR(nonzero, struct nonzero, (x, out), .schema = "nonzero(Tensor x) -> T
 DV_LIBRARY(py_ops, &dv_op_echo_int, &dv_op_echo_float, &dv_op_echo_bool, &dv_op_echo_str, &dv_op_echo_scalar, &dv_op_echo_complex,
     &dv_op_echo_dtype, &dv_op_echo_places, &dv_op_echo_opt, &dv_op_echo_lists, &dv_op_echo_pair, &dv_op_echo_tensors,
     &dv_op_echo_random, &dv_op_scale, &dv_op_copy_of, &dv_op_minmax, &dv_op_add_, &dv_op_fill, &dv_op_keyed, &dv_op_optional_sum,
-    &dv_op_pick_int, &dv_op_pick_tensor, &dv_op_pick_two, &dv_op_wait_ms, &dv_op_fails, &dv_op_nonzero);
+    &dv_op_typed, &dv_op_pick_int, &dv_op_pick_tensor, &dv_op_pick_two, &dv_op_wait_ms, &dv_op_fails, &dv_op_nonzero);

@@ -332,11 +332,11 @@ static int made(ext_call *c, int index, PyObject *o, dv_tensor **out)
 /* A dense result over an array. As long as the Tensor keeps the array it need not be asked: it is where the array is. */
 static int made_over_array(ext_call *c, int index, dv_dtype of, int32_t ndim, const int64_t *shape, dv_tensor **out)
 {
-    int64_t *strides = ext_alloc(c, (size_t)(ndim ? ndim : 1) * sizeof *strides);
+    int64_t *dims = ext_alloc(c, (size_t)(ndim ? 2 * ndim : 1) * sizeof *dims);
     PyObject *type = dtype_object(of); /* for the error */
-    PyObject *array = type && strides ? dvnp_new(of, ndim, shape, NULL) : NULL, *o = array ? ask(from_numpy, array) : NULL;
+    PyObject *array = type && dims ? dvnp_new(of, ndim, shape, NULL) : NULL, *o = array ? ask(from_numpy, array) : NULL;
     dv_tensor *t = &c->made_tensors[index];
-    const bool kept = o && Py_REFCNT(array) > 1 && !dvnp_view(array, true, strides, t);
+    const bool kept = o && Py_REFCNT(array) > 1 && !dvnp_view(array, true, dims, t);
     Py_XDECREF(type);
     Py_XDECREF(array);
     if (!kept)
@@ -522,7 +522,7 @@ static char number(PyObject *o)
     const dv_dtype t = dv_dtype_from_key(type ? key_of(type) : 0);
     const char letter = t.code < 7 ? "iufffcb"[t.code] : 'f'; /* by DLPack's codes */
     const bool single = shape && PyTuple_Size(shape) == 0;
-    PyErr_Clear();
+    ext_clear_error();
     Py_XDECREF(shape);
     Py_XDECREF(type);
     return single ? letter : 0;

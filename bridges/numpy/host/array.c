@@ -22,8 +22,8 @@ typedef struct descr_fields { /* PyArray_Descr: the part that is equal in 1.x an
     int type_num;
 } descr_fields;
 
-enum { FLAG_ALIGNED = 0x100, FLAG_WRITEABLE = 0x400 };      /* NPY_ARRAY_* */
-enum { API_VERSION = 0, API_NEW = 93, API_SET_BASE = 282 }; /* places in the C-API table */
+enum { FLAG_OWNDATA = 4, FLAG_ALIGNED = 0x100, FLAG_WRITEABLE = 0x400 }; /* NPY_ARRAY_* */
+enum { API_VERSION = 0, API_NEW = 93, API_SET_BASE = 282 };              /* places in the C-API table */
 enum { BUILTIN_TYPES = 24, USER_TYPES = 32, FIRST_USER_TYPE = 256 };
 
 typedef PyObject *(*array_new_fn)(PyTypeObject *, int, const int64_t *, int, const int64_t *, void *, int, int, PyObject *);
@@ -35,7 +35,10 @@ static PyTypeObject *masked;
 static array_new_fn array_new;
 static int (*array_set_base)(PyObject *array, PyObject *take_base);
 static PyObject *numpy;
+static PyObject *own_protocols[2]; /* ndarray's __array_ufunc__ and __array_function__ */
 static char reason[256];
+
+static const char *const protocols[2] = { "__array_ufunc__", "__array_function__" };
 
 /* NumPy's number of a built-in type -> the element type's key; 0: none. */
 static const uint32_t builtin_types[BUILTIN_TYPES] = {
@@ -86,9 +89,10 @@ static bool layout_is_known(void)
         const array_fields *a = (const array_fields *)(void *)whole, *s = (const array_fields *)(void *)swapped;
         ok = a->nd == 3 && a->dimensions[0] == 5 && a->dimensions[1] == 7 && a->dimensions[2] == 11 && a->strides[0] == 154 &&
             a->strides[1] == 22 && a->strides[2] == 2 && s->dimensions[0] == 11 && s->strides[0] == 2 && s->strides[2] == 154 &&
-            s->data == a->data && *(const int16_t *)(void *)a->data == 1 && s->base == whole &&
-            same_number(whole, "flags", "num", a->flags) && (a->flags & FLAG_WRITEABLE) && (a->flags & FLAG_ALIGNED) &&
-            same_number(whole, "dtype", "num", a->descr->type_num) && a->descr->kind == 'i' && a->descr->byteorder == '=';
+            s->data == a->data && *(const int16_t *)(void *)a->data == 1 && s->base == whole && (a->flags & FLAG_OWNDATA) &&
+            !(s->flags & FLAG_OWNDATA) && same_number(whole, "flags", "num", a->flags) && (a->flags & FLAG_WRITEABLE) &&
+            (a->flags & FLAG_ALIGNED) && same_number(whole, "dtype", "num", a->descr->type_num) && a->descr->kind == 'i' &&
+            a->descr->byteorder == '=';
     }
     if (ok) {
         PyObject *none = PyObject_CallMethod(whole, "setflags", "i", 0); /* write = False */
@@ -147,6 +151,11 @@ int dvnp_setup(bool import)
         PyErr_Clear(); /* still being imported, or another module of that name */
         Py_CLEAR(numpy);
         return 0;
+    }
+    for (int i = 0; i < 2; i++) {
+        Py_XDECREF(own_protocols[i]);
+        if (!(own_protocols[i] = PyObject_GetAttrString(array_type, protocols[i])))
+            goto fail;
     }
     if (!(dvnp_generic = (PyTypeObject *)PyObject_GetAttrString(numpy, "generic")) || load_api())
         goto fail;
@@ -286,22 +295,51 @@ static bool is_masked(PyObject *o)
     return PyType_IsSubtype(Py_TYPE(o), masked);
 }
 
-const char *dvnp_view(PyObject *array, bool write, int64_t *strides, dv_tensor *t)
+/* A subclass with a protocol of its own gives its elements a meaning beside their values, such as a unit, or a rule of its own.
+ * Results would lose it silently. NULL: the type has none. */
+static const char *explain_subclass(PyTypeObject *type)
 {
+    for (int i = 0; i < 2; i++) {
+        PyObject *found = PyObject_GetAttrString((PyObject *)type, protocols[i]);
+        Py_XDECREF(found);
+        if (found == own_protocols[i])
+            continue;
+        PyErr_Clear();
+        PyObject *name = PyType_GetQualName(type);
+        const char *text = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+        snprintf(reason, sizeof reason,
+            "an array of the subclass %.100s, whose own %s would be ignored (use .view(numpy.ndarray) for its plain numbers)",
+            text ? text : "?", protocols[i]);
+        PyErr_Clear();
+        Py_XDECREF(name);
+        return reason;
+    }
+    return NULL;
+}
+
+const char *dvnp_view(PyObject *array, bool write, int64_t *dims, dv_tensor *t)
+{
+    const char *why = NULL;
+    if (__builtin_expect(!Py_IS_TYPE(array, dvnp_ndarray), 0)) { /* first: this may run code of a metaclass */
+        if (is_masked(array))
+            return "a masked array, whose mask would be ignored (use .filled())";
+        if ((why = explain_subclass(Py_TYPE(array))))
+            return why;
+    }
     const array_fields *a = (const array_fields *)(void *)array;
     const uint32_t key = key_of(a->descr);
     if (!key)
         return explain_dtype(a);
-    if (__builtin_expect(!Py_IS_TYPE(array, dvnp_ndarray), 0) && is_masked(array))
-        return "a masked array, whose mask would be ignored (use .filled())";
     if (write && !(a->flags & FLAG_WRITEABLE))
         return "a read-only array";
     if (!(a->flags & FLAG_ALIGNED))
         return "an array that is not aligned (use .copy())";
     const int64_t size = (int64_t)(key >> 8 & 255) / 8; /* a power of two */
     const int shift = __builtin_ctzll((uint64_t)size);
+    int64_t *strides = dims + a->nd;
     for (int i = 0; i < a->nd; i++) {
         const int64_t bytes = a->strides[i];
+        dims[i] = a->dimensions[i];
         if ((bytes & (size - 1)) && a->dimensions[i] > 1) {
             snprintf(reason, sizeof reason,
                 "an array whose stride of dim %d, %lld bytes, is not a multiple of its element's %lld bytes (use .copy())", i,
@@ -315,10 +353,36 @@ const char *dvnp_view(PyObject *array, bool write, int64_t *strides, dv_tensor *
     t->device.id = 0;
     t->ndim = a->nd;
     t->dtype = dv_dtype_from_key(key);
-    t->shape = a->nd ? a->dimensions : strides; /* never NULL */
+    t->shape = dims;
     t->strides = strides;
     t->byte_offset = 0;
     return NULL;
+}
+
+/* Bytes from the first element to the end of the last one; dims are not negative. */
+static int64_t extent_of(const dv_tensor *t)
+{
+    int64_t last = 0;
+    for (int i = 0; i < t->ndim; i++) {
+        if (!t->shape[i])
+            return 0;
+        last += t->strides[i] > 0 ? t->strides[i] * (t->shape[i] - 1) : 0;
+    }
+    return (last + 1) * (t->dtype.bits / 8);
+}
+
+/* Assignments to shape, strides and dtype leave the memory as it is. resize() and __setstate__() replace it, or change its size
+ * in place; only an array that owns its memory can be resized. */
+const char *dvnp_recheck(PyObject *array, bool write, const dv_tensor *t)
+{
+    const array_fields *a = (const array_fields *)(void *)array;
+    const int64_t needed = extent_of(t);
+    int64_t size = a->flags & FLAG_OWNDATA ? (int64_t)(key_of(a->descr) >> 8 & 255) / 8 : needed;
+    for (int i = 0; i < a->nd && (a->flags & FLAG_OWNDATA); i++)
+        size *= a->dimensions[i];
+    if (needed && (a->data != t->data || size < needed))
+        return "an array whose memory was replaced while the other arguments were converted";
+    return write && !(a->flags & FLAG_WRITEABLE) ? "a read-only array" : NULL;
 }
 
 /* ---- New arrays ---------------------------------------------------------------------------------------------------------- */

@@ -32,7 +32,7 @@ static int new_array(
     if (!array)
         return PyErr_ExceptionMatches(PyExc_MemoryError) ? out_of_memory(dtype, ndim, shape) : DV_EHOST;
     dv_tensor *t = &c->made_tensors[index];
-    int64_t *own = ext_alloc(c, (size_t)(ndim ? ndim : 1) * sizeof *own);
+    int64_t *own = ext_alloc(c, (size_t)(ndim ? 2 * ndim : 1) * sizeof *own);
     const char *why = own ? dvnp_view(array, true, own, t) : "out of memory";
     if (why) {
         Py_DECREF(array);
@@ -146,7 +146,7 @@ static enum ext_outcome tensor(
     if (!dvnp_is_array(o))
         return ext_other_tensor(c, slot, element, o, write, out);
     const int ndim = dvnp_ndim(o);
-    dv_tensor *t = ext_alloc(c, sizeof *t + (size_t)(ndim ? ndim : 1) * sizeof(int64_t));
+    dv_tensor *t = ext_alloc(c, sizeof *t + (size_t)(ndim ? 2 * ndim : 1) * sizeof(int64_t));
     if (!t)
         return EXT_FAILED;
     const char *why = dvnp_view(o, write, (int64_t *)(void *)(t + 1), t);
@@ -155,6 +155,13 @@ static enum ext_outcome tensor(
     c->elements += dv_numel(t);
     *out = t;
     return EXT_OK;
+}
+
+static enum ext_outcome recheck(
+    ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **t)
+{
+    const char *why = dvnp_recheck(o, write, *t);
+    return !why ? EXT_OK : ext_wrong_text(c, slot, element, element < 0 ? NULL : "Tensor", why);
 }
 
 static PyObject *adopt(PyObject *o)
@@ -182,10 +189,9 @@ static char number(PyObject *o)
 {
     if (dvnp_is_array(o) && dvnp_ndim(o))
         return 0;
-    PyObject *dtype = PyObject_GetAttrString(o, "dtype"), *letter = dtype ? PyObject_GetAttrString(dtype, "kind") : NULL;
-    const char *text = letter ? PyUnicode_AsUTF8AndSize(letter, NULL) : NULL;
+    PyObject *dtype = ext_optional_attribute(o, "dtype"), *letter = dtype ? ext_optional_attribute(dtype, "kind") : NULL;
+    const char *text = letter && PyUnicode_Check(letter) ? PyUnicode_AsUTF8AndSize(letter, NULL) : NULL;
     const char found = text && *text ? *text : 'V';
-    PyErr_Clear();
     Py_XDECREF(dtype);
     Py_XDECREF(letter);
     return found;
@@ -207,7 +213,8 @@ static int seed(PyObject *o, uint64_t *out)
         strstr(PyUnicode_AsUTF8AndSize(module, NULL), "numpy.random") != NULL;
     Py_XDECREF(name);
     Py_XDECREF(module);
-    PyErr_Clear();
+    if (!ext_clear_error())
+        return -1;
     PyObject *drawn = mine ? PyObject_CallMethod(o, "integers", "L", INT64_MAX) : NULL;
     if (drawn)
         *out = PyLong_AsUnsignedLongLongMask(drawn);
@@ -221,6 +228,7 @@ const ext_host ext_host_numpy = { .name = "numpy",
     .kind = kind,
     .begin = begin,
     .tensor = tensor,
+    .recheck = recheck,
     .wrap = wrap,
     .adopt = adopt,
     .describe = describe,

@@ -301,8 +301,7 @@ enum ext_kind dvt_kind(PyTypeObject *type)
         return tensor ? EXT_TENSOR : EXT_NOTHING;
     /* An object that overrides torch functions (such as a Proxy of torch.fx) belongs to torch, whatever attributes it seems to
      * have. */
-    PyObject *function = PyObject_GetAttrString((PyObject *)type, "__torch_function__");
-    PyErr_Clear();
+    PyObject *function = ext_optional_attribute((PyObject *)type, "__torch_function__");
     Py_XDECREF(function);
     return function ? EXT_TENSOR : EXT_NOTHING;
 }

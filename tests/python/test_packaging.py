@@ -64,7 +64,7 @@ def installed(wheel, tmp_path_factory):
     """A fresh environment with the wheel in it, and NumPy: no torch."""
     venv = tmp_path_factory.mktemp("installed") / "venv"
     run(sys.executable, "-m", "venv", venv)
-    run(venv / "bin" / "pip", "install", "-q", "numpy", wheel)
+    run(venv / "bin" / "pip", "install", "-q", "numpy", "auditwheel", wheel)
     return venv
 
 

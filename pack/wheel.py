@@ -18,9 +18,8 @@ def build(out, *options):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps", *options, "-w", folder, ROOT], check=True)
         wheel, = pathlib.Path(folder).glob("dovetail-*.whl")
-        found, newest = check.check_wheel(wheel)
-        machine = wheel.stem.rsplit("linux_", 1)[1]
-        tagged = subprocess.run([sys.executable, "-m", "wheel", "tags", "--remove", f"--platform-tag=manylinux_2_{newest}_{machine}", wheel],
+        policy, text = check.audit(wheel)
+        tagged = subprocess.run([sys.executable, "-m", "wheel", "tags", "--remove", f"--platform-tag={policy or sys.exit(text)}", wheel],
                                 check=True, capture_output=True, text=True).stdout.strip().split("\n")[-1]
         target = out / tagged
         target.write_bytes((pathlib.Path(folder) / tagged).read_bytes())

@@ -122,11 +122,42 @@ def stub_of(path):
     return done.stdout
 
 
-def platform_tag(path):
-    """manylinux_2_X_ARCH by the newest glibc symbol that the binary asks for: the X of GLIBC_2.X."""
-    data = path.read_bytes()
-    newest = max((int(minor) for minor in re.findall(rb"GLIBC_2\.(\d+)\b", data)), default=17)
-    return f"manylinux_2_{max(newest, 17)}_{os.uname().machine}"
+_MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of an ELF file
+
+
+def linux_tag(binary):
+    """linux_ARCH: any machine of the binary's architecture that has what the binary needs."""
+    machine = int.from_bytes(binary[18:20], sys.byteorder)
+    return f"linux_{_MACHINES.get(machine) or os.uname().machine}"
+
+
+def audit(path):
+    """(platform, reason) of a wheel by auditwheel's policies: what each Linux of that tag has. reason: why it is linux_ARCH, else ''."""
+    try:
+        from auditwheel.wheel_abi import analyze_wheel_abi
+    except ImportError as error:
+        return None, f"auditwheel cannot be imported in {sys.executable} ({error})"
+    try:
+        found = analyze_wheel_abi(None, None, path, frozenset(), disable_isa_ext_check=False, allow_graft=False)
+        tag, policies = found.overall_policy, found.policies
+        if tag != policies.linux:
+            return tag.name, ""
+        libraries = sorted(found.external_refs[policies.lowest.name].libs)
+        versions = sorted(v for names in found.versioned_symbols.values() for v in names)
+        return tag.name, ("it needs " + ", ".join(libraries) + ", which a Linux need not have" if libraries
+                          else "no manylinux policy has the instruction set that it needs" if found.machine_policy == policies.linux
+                          else "no manylinux policy has its symbol versions " + ", ".join(versions))
+    except Exception as error:  # one of auditwheel's own, or of another version's interface
+        return None, f"auditwheel cannot audit it ({type(error).__name__}: {error})"
+
+
+def platform_tag(path, fallback):
+    """The platform of a wheel that is tagged with `fallback`. A line on stderr where it stays at that."""
+    tag, reason = audit(path)
+    if reason:
+        print(f"dovetail.backend: {path.name} keeps the tag {tag or fallback}, which package indexes do not take: {reason}. "
+              f"To publish it, run `auditwheel repair` on it", file=sys.stderr)
+    return tag or fallback
 
 
 def files_of_module(project, binary, editable):
@@ -147,21 +178,24 @@ def files_of_module(project, binary, editable):
     return {f"{project.module}/{name}": content for name, content in sorted(files.items())}
 
 
-def write_wheel(out, name, files):
-    """A zip in which nothing depends on the machine or the time. files must end with RECORD's name (content None)."""
-    record = []
-    path = pathlib.Path(out) / name
+def write_wheel(project, out, platform, files):
+    """A zip in which nothing depends on the machine or the time; its name."""
+    tag, info, record = f"py3-none-{platform}", f"{project.file_name}-{project.version}.dist-info", []
+    path = pathlib.Path(out) / f"{project.file_name}-{project.version}-{tag}.whl"
+    files = {**files, f"{info}/METADATA": project.metadata().encode(),
+             f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: dovetail {_version()}\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()}
+    if project.entry_points():
+        files[f"{info}/entry_points.txt"] = project.entry_points().encode()
+    for file, content in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        record.append(f"{file},sha256={digest},{len(content)}\n")
+    files[f"{info}/RECORD"] = "".join([*record, f"{info}/RECORD,,\n"]).encode()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file, content in files.items():
-            if content is None:
-                content = "".join(record + [f"{file},,\n"]).encode()
-            else:
-                digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-                record.append(f"{file},sha256={digest},{len(content)}\n")
-            info = zipfile.ZipInfo(file, _EPOCH)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = (0o100755 if file.endswith(".so") else 0o100644) << 16
-            archive.writestr(info, content)
+            entry = zipfile.ZipInfo(file, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = (0o100755 if file.endswith(".so") else 0o100644) << 16
+            archive.writestr(entry, content)
     return path.name
 
 
@@ -170,14 +204,10 @@ def wheel(project, out, editable=False):
         binary = (project.folder if editable else pathlib.Path(folder)).resolve() / f"{project.module}.so"
         compile_operators(project, binary)
         files = files_of_module(project, binary, editable)
-        tag = f"py3-none-{platform_tag(binary)}"
-    info = f"{project.file_name}-{project.version}.dist-info"
-    files[f"{info}/METADATA"] = project.metadata().encode()
-    files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: dovetail {_version()}\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
-    if project.entry_points():
-        files[f"{info}/entry_points.txt"] = project.entry_points().encode()
-    files[f"{info}/RECORD"] = None
-    return write_wheel(out, f"{project.file_name}-{project.version}-{tag}.whl", files)
+        tag = linux_tag(binary.read_bytes())
+        if not editable:  # the tag follows from the wheel's binaries: the audit reads them in a wheel
+            tag = platform_tag(pathlib.Path(folder) / write_wheel(project, folder, tag, files), tag)
+    return write_wheel(project, out, tag, files)
 
 
 def sdist(project, out):

@@ -197,6 +197,13 @@ int cli_cache_lock(cli_cache *c);  /* waits while another process builds it; che
 int cli_cache_keep(cli_cache *c, const char *made, const cli_text *rules, const char *const *more, size_t nmore);
 void cli_cache_sweep(const cli_cache *c); /* remove entries that were not used for 30 days; checks once a day */
 
+/* ---- What a folder has to build (includes.c) ------------------------------------------------------------------------------ */
+
+/* True if a source file includes <dovetail_op.h>, itself or by other headers: of its own folder, or of the folders given. */
+bool cli_is_operator_file(const char *path, const char *const *folders, size_t nfolders);
+/* True if a source file defines main(): a program, which belongs to no operator binary. */
+bool cli_is_program_file(const char *path);
+
 /* ---- What a compiled binary has (elf.c) ---------------------------------------------------------------------------------- */
 
 /* Read the names of defined dynamic symbols and of needed libraries from a shared object that the linker just made. CLI_OK or
@@ -208,6 +215,11 @@ typedef struct cli_elf {
 } cli_elf;
 int cli_elf_read(const char *path, cli_elf *out);
 void cli_elf_free(cli_elf *e);
+
+/* The word with which the command starts itself to look at a binary that needs the runtime of a sanitizer (cmd_build.c), with a
+ * file descriptor for the answer and three more words. Ends the process. */
+#define CLI_INSPECT "--inspect-binary"
+_Noreturn void cli_inspect(char **words);
 
 /* ---- What the author did wrong (hints.c) --------------------------------------------------------------------------------- */
 

@@ -13,8 +13,10 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 typedef struct words {
@@ -33,11 +35,13 @@ typedef struct build {
     const cli_args *args;
     const char *home;
     words sources, objects;
+    words left;                /* files of the folders that are not compiled: they include no header of operators */
     char *out, *folder, *made; /* the binary's path; its folder ("": the current one); its path in the temporary folder */
     words cc, cxx;             /* the compilers and their first arguments; cxx for .cpp files only */
     const char *nvcc, *ccec;
-    bool uses[NLANGUAGES], cached;
-    bool named; /* the caller gave the output's name; otherwise it is the library's name */
+    bool uses[NLANGUAGES], cached, allow_unknown;
+    words preload; /* runtimes of sanitizers, which must be in a process from its start */
+    bool named;    /* the caller gave the output's name; otherwise it is the library's name */
     cli_temp temp;
     int place;             /* the folder of the output, as a descriptor */
     cli_cache cache;       /* where the result is kept; unused if it is not */
@@ -74,54 +78,60 @@ static enum language language_of(const char *path)
 
 /* ---- What to compile, and where to --------------------------------------------------------------------------------------- */
 
-/* One of the headers that an operator file includes; not dovetail.h, which programs include. */
-static bool names_operator_header(const char *line)
-{
-    static const char *const headers[] = { "dovetail_op.h", "dovetail_elementwise.h", "dovetail_math.h", "dovetail_ascend.h" };
-    const size_t n = strcspn(line, "\n");
-    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
-        const char *found = strstr(line, headers[i]);
-        if (found && found < line + n)
-            return true;
-    }
-    return false;
-}
-static bool includes_operator_header(const char *path)
-{
-    cli_text text = { 0 };
-    bool found = false;
-    if (!cli_read_file(path, &text))
-        for (const char *line = text.data; line && !found; line = strchr(line, '\n')) {
-            line += strspn(line, " \t\n");
-            found = *line == '#' && !strncmp(line + 1 + strspn(line + 1, " \t"), "include", 7) && names_operator_header(line);
-        }
-    cli_text_free(&text);
-    return found;
-}
-
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-/* The operator files of a folder. */
+/* Where headers of the author are looked for. */
+static words include_folders(const build *b)
+{
+    words folders = { 0 };
+    for (size_t i = 0; i < b->args->ngiven; i++) {
+        const char *name = b->args->given[i].option->name, *value = b->args->given[i].value;
+        if (!strcmp(name, "include"))
+            push(&folders, value);
+        else if (!strcmp(name, "flag") && !strncmp(value, "-I", 2) && value[2])
+            push(&folders, value + 2);
+    }
+    push(&folders, keep(cli_join(b->home, "include")));
+    return folders;
+}
+
+/* The operator files of a folder. Its other files are noted, as what a link may lack. */
 static int find_sources(build *b, const char *folder)
 {
-    const size_t before = b->sources.n;
+    const size_t before = b->sources.n, left = b->left.n;
+    words folders = include_folders(b);
     DIR *dir = opendir(folder);
     if (!dir)
         return cli_fail("cannot read the folder '%s': %s", folder, strerror(errno));
     for (struct dirent *e; (e = readdir(dir));)
         if (language_of(e->d_name) != NLANGUAGES && *e->d_name != '.') {
             char *path = cli_format("%s/%s", folder, e->d_name);
-            if (includes_operator_header(path))
-                push(&b->sources, keep(cli_join(folder, e->d_name)));
+            push(cli_is_operator_file(path, folders.data, folders.n) ? &b->sources : &b->left, keep(cli_join(folder, e->d_name)));
             free(path);
         }
     closedir(dir);
+    free(folders.data);
     if (b->sources.n == before)
         return cli_fail("no file to build: none of the " ENDINGS " files %s%s includes <dovetail_op.h>; 'dovetail new my_ops' "
                         "makes a project",
             strcmp(folder, ".") ? "in " : "here", strcmp(folder, ".") ? folder : "");
     qsort(b->sources.data + before, b->sources.n - before, sizeof *b->sources.data, by_name);
+    if (b->left.n > left)
+        qsort(b->left.data + left, b->left.n - left, sizeof *b->left.data, by_name);
     return CLI_OK;
+}
+
+/* The files of the folders that are not compiled, as a sentence; programs only if `all`. NULL: there are none. */
+static char *describe_left(const build *b, bool all)
+{
+    cli_text text = { 0 };
+    size_t n = 0;
+    for (size_t i = 0; i < b->left.n; i++)
+        if (all || !cli_is_program_file(b->left.data[i]))
+            cli_addf(&text, "%s%s", n++ ? ", " : "not compiled: ", b->left.data[i]);
+    if (n)
+        cli_addf(&text, " (%s not include <dovetail_op.h>; name what belongs to the binary)", n == 1 ? "it does" : "they do");
+    return text.data;
 }
 
 /* The named files and folders, or the current folder. */
@@ -289,8 +299,37 @@ static const char *flag_for(const char *argument, enum language language)
     return argument;
 }
 
+static bool begins_with(const char *s, const char *begin) { return !strncmp(s, begin, strlen(begin)); }
+
+/* True if an argument is for the linker, which reads its arguments in order: libraries resolve only what files before them need.
+ */
+static bool is_for_linker(const char *argument)
+{
+    static const char *const endings[] = { ".a", ".o", ".so", ".lds" };
+    for (size_t i = 0; *argument != '-' && i < sizeof endings / sizeof *endings; i++)
+        if (ends_with(argument, endings[i]) || (i == 2 && strstr(argument, ".so.")))
+            return true;
+    if (!strcmp(argument, "-lineinfo")) /* of nvcc */
+        return false;
+    return begins_with(argument, "-l") || begins_with(argument, "-L") || begins_with(argument, "-Wl,") ||
+        !strcmp(argument, "-Xlinker");
+}
+
+/* The argument of -X for the compilers (linker: for the linker), if option i of the command line is one of them; else NULL. */
+static const char *flag_at(const build *b, size_t i, enum language language, bool linker)
+{
+    const struct cli_given *given = b->args->given + i;
+    const char *value = strcmp(given->option->name, "flag") ? NULL : flag_for(given->value, language), *before = NULL;
+    for (size_t k = i; value && k-- > 0 && !before;) /* -X -Xlinker -X WORD: both words */
+        if (!strcmp(b->args->given[k].option->name, "flag"))
+            before = b->args->given[k].value;
+    const bool follows = before && (!strcmp(before, "-Xlinker") || !strcmp(before, "-L") || !strcmp(before, "-l"));
+    const bool of_nvcc = language == CUDA && value && value != given->value; /* "cuda:..." */
+    return value && (!of_nvcc && (follows || is_for_linker(value))) == linker ? value : NULL;
+}
+
 /* -I, -D and -X in the order given. */
-static void push_options(build *b, words *w, enum language language, bool link)
+static void push_options(build *b, words *w, enum language language)
 {
     for (size_t i = 0; i < b->args->ngiven; i++) {
         const char *name = b->args->given[i].option->name, *value = b->args->given[i].value;
@@ -298,19 +337,23 @@ static void push_options(build *b, words *w, enum language language, bool link)
             push(w, "-I"), push(w, as_file(value)); /* two words: the folder may have any name */
         else if (!strcmp(name, "define"))
             push(w, keep(cli_format("-D%s", value)));
-        else if (!strcmp(name, "flag") && flag_for(value, language))
-            push(w, flag_for(value, language));
-        else if (link && !strcmp(name, "library-dir"))
-            push(w, keep(cli_format("-L%s", value)));
+        else if (flag_at(b, i, language, false))
+            push(w, flag_at(b, i, language, false));
     }
 }
 
-static void push_libraries(build *b, words *w)
+/* -L, -l and what -X has for the linker, in the order given. */
+static void push_libraries(const build *b, words *w, enum language language)
 {
-    for (size_t i = 0; i < b->args->ngiven; i++)
-        if (!strcmp(b->args->given[i].option->name, "library"))
-            push(w, keep(cli_format("-l%s", b->args->given[i].value)));
-    push(w, "-lm");
+    for (size_t i = 0; i < b->args->ngiven; i++) {
+        const char *name = b->args->given[i].option->name, *value = b->args->given[i].value;
+        if (!strcmp(name, "library-dir"))
+            push(w, keep(cli_format("-L%s", value)));
+        else if (!strcmp(name, "library"))
+            push(w, keep(cli_format("-l%s", value)));
+        else if ((value = flag_at(b, i, language, true)))
+            push(w, language == CUDA && begins_with(value, "-Wl,") ? keep(cli_format("-Xlinker=%s", value + 4)) : value);
+    }
 }
 
 static void push_all(words *w, const char *const *flags, size_t n)
@@ -332,8 +375,8 @@ static bool is_gcc(const char *program)
     return is;
 }
 
-/* The C or C++ compiler and its flags; to compile only, or to link as well. */
-static void c_command(build *b, words *w, enum language language, bool link)
+/* The C or C++ compiler and its flags. */
+static void c_command(build *b, words *w, enum language language)
 {
     const bool debug = cli_has(b->args, "debug");
     const words *program = language == CPP ? &b->cxx : &b->cc;
@@ -351,7 +394,64 @@ static void c_command(build *b, words *w, enum language language, bool link)
     if (cli_colors(stderr) && !cli_json)
         push(w, "-fdiagnostics-color=always");
     PUSH(w, "-I", keep(cli_join(b->home, "include")));
-    push_options(b, w, language, link);
+    push_options(b, w, language);
+}
+
+/* True if an argument of -X begins with one of these. */
+static bool has_flag(const build *b, const char *const *begins, size_t n)
+{
+    for (size_t i = 0; i < b->args->ngiven; i++)
+        for (size_t k = 0; k < n && !strcmp(b->args->given[i].option->name, "flag"); k++) {
+            const char *value = b->args->given[i].value, *colon = strchr(value, ':');
+            if ((begins_with(value, begins[k]) && !begins_with(value, "-gencode")) ||
+                (colon && begins_with(colon + 1, begins[k])))
+                return true;
+        }
+    return false;
+}
+#define HAS_FLAG(b, ...) \
+    has_flag(b, (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *))
+
+/* True if the compiler, or the running binary, writes more files for the author: counts of lines, of stacks, intermediate code.
+ */
+static bool leaves_files(const build *b)
+{
+    return HAS_FLAG(b, "--coverage", "-coverage", "-ftest-coverage", "-fprofile-", "-fstack-usage", "-fcallgraph-info", "-fdump-",
+        "-save-temps", "-gsplit-dwarf");
+}
+
+/* Such files get the name of the source and lie beside the binary, as with an object of that name, where gcov looks for them. */
+static void push_names(build *b, words *w, size_t i)
+{
+    const char *path = b->sources.data[i], *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *folder = b->cached ? "." : b->folder; /* the cache is not the author's */
+    if (!leaves_files(b))
+        return;
+    for (size_t k = 0; k < i; k++) {
+        const char *other = strrchr(b->sources.data[k], '/');
+        if (!strcmp(other ? other + 1 : b->sources.data[k], name)) { /* two files of this name: by path, as gcov -p names them */
+            char *flat = cli_format("%s", path);
+            for (char *c = flat; (c = strchr(c, '/'));)
+                *c = '#';
+            name = keep(flat);
+        }
+    }
+    const char *stem = keep(cli_format("%.*s", (int)(strrchr(name, '.') - name), name));
+    if (is_gcc(b->cc.data[0])) {
+        PUSH(w, "-dumpdir", keep(cli_format("%s/", as_file(folder))), "-dumpbase", name, "-dumpbase-ext", strrchr(name, '.'));
+    } else {
+        char *real = realpath(folder, NULL);
+        for (int data = 0; real && data < 2; data++)
+            PUSH(w, "-Xclang",
+                keep(cli_format("-coverage-%s-file=%s/%s.%s", data ? "data" : "notes", real, stem, data ? "gcda" : "gcno")));
+        free(real);
+    }
+}
+
+/* True unless the binary is for a tool that shows the author's lines: a debugger, profiler or sanitizer. */
+static bool is_stripped(const build *b)
+{
+    return !cli_has(b->args, "debug") && !HAS_FLAG(b, "-g", "-pg", "-fsanitize", "-lineinfo") && !leaves_files(b);
 }
 
 /* With --cached each compiler also writes what it included into a file of the temporary folder. */
@@ -374,18 +474,20 @@ static int read_rules(build *b, size_t i)
 static void link_command(build *b, words *w)
 {
     const words *files = b->objects.n ? &b->objects : &b->sources;
-    c_command(b, w, b->uses[CPP] ? CPP : C, true);
+    const enum language language = b->uses[CPP] ? CPP : C;
+    c_command(b, w, language);
     if (b->uses[CPP])
         PUSH(w, "-static-libstdc++", "-static-libgcc"); /* the binary needs libc and libm only */
     if (!b->objects.n)
         push_rules(b, w, 0);
-    if (!cli_has(b->args, "debug"))
+    if (is_stripped(b))
         push(w, "-s");
     PUSH(w, "-shared", "-o", b->made);
     for (size_t i = 0; i < files->n; i++)
         push(w, as_file(files->data[i]));
     PUSH(w, "-Wl,--as-needed", "-Wl,-z,defs", "-Wl,--exclude-libs,ALL");
-    push_libraries(b, w);
+    push_libraries(b, w, language);
+    push(w, "-lm");
 }
 
 /* nvcc knows where its runtime is, so it links, with the runtime included statically. */
@@ -393,12 +495,9 @@ static void cuda_link_command(build *b, words *w)
 {
     PUSH(w, b->nvcc, "-shared", "-cudart", "static", "-o", b->made);
     push_all(w, b->objects.data, b->objects.n);
-    PUSH(w, "-Xlinker",
-        cli_has(b->args, "debug") ? "--as-needed,-z,defs,--exclude-libs,ALL" : "--as-needed,-z,defs,--exclude-libs,ALL,-s");
-    for (size_t i = 0; i < b->args->ngiven; i++)
-        if (!strcmp(b->args->given[i].option->name, "library-dir"))
-            push(w, keep(cli_format("-L%s", b->args->given[i].value)));
-    push_libraries(b, w);
+    PUSH(w, "-Xlinker", is_stripped(b) ? "--as-needed,-z,defs,--exclude-libs,ALL,-s" : "--as-needed,-z,defs,--exclude-libs,ALL");
+    push_libraries(b, w, CUDA);
+    push(w, "-lm");
 }
 
 /* ---- Running ------------------------------------------------------------------------------------------------------------- */
@@ -434,11 +533,18 @@ static int run_compiler(build *b, words *w)
     if (!status)
         return CLI_OK;
     cli_hints hints = { 0 };
-    if (b->messages.data)
+    char *left = NULL;
+    if (b->messages.data) {
         cli_explain_errors(b->messages.data, &hints);
+        left = strstr(b->messages.data, "undefined ") ? describe_left(b, true)
+                                                      : NULL; /* at the link: one of them may define it */
+    }
     if (hints.count)
         fprintf(stderr, "\n%sWhat is wrong:%s\n%s", cli_style(stderr, CLI_BOLD), cli_style(stderr, CLI_PLAIN), hints.text.data);
     cli_text_free(&hints.text);
+    if (left)
+        cli_note("%s", left);
+    free(left);
     return cli_fail("'%s' failed; '%s' was not %s", w->data[0], b->out, access(b->out, F_OK) ? "made" : "changed");
 }
 
@@ -466,9 +572,10 @@ static int compile_object(build *b, size_t i)
         else
             PUSH(&w, "-fPIC", "-fvisibility=hidden");
         PUSH(&w, "-I", keep(cli_join(b->home, "include")));
-        push_options(b, &w, language, false);
+        push_options(b, &w, language);
     } else {
-        c_command(b, &w, language, false);
+        c_command(b, &w, language);
+        push_names(b, &w, i);
     }
     push_rules(b, &w, i);
     PUSH(&w, "-c", "-o", object, as_file(path));
@@ -489,7 +596,7 @@ static int compile(build *b)
 {
     words w = { 0 };
     const bool cuda = b->uses[CUDA];
-    const bool objects = cuda || b->uses[CPP] || b->uses[ASCENDC] || (b->cached && b->sources.n > 1);
+    const bool objects = cuda || b->uses[CPP] || b->uses[ASCENDC] || (b->cached && b->sources.n > 1) || leaves_files(b);
     int status = CLI_OK;
     for (size_t i = 0; objects && i < b->sources.n && !status; i++)
         status = compile_object(b, i);
@@ -516,6 +623,43 @@ static int compile(build *b)
 /* clang-format on */
 static const char symbol[] = "dovetail_library_" STRING(DV_ABI_MAJOR);
 
+/* True of a symbol that instrumentation adds: sanitizers, coverage, profiles. */
+static bool is_of_instrumentation(const char *name)
+{
+    static const char *const begins[] = { "__odr_asan", "__asan_", "__tsan_", "__ubsan_", "__msan_", "__hwasan_", "__sanitizer_",
+        "__sancov", "__start___sancov", "__stop___sancov", "__llvm_", "__gcov_", "__profd_", "__profc_" };
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (begins_with(name, begins[i]))
+            return true;
+    return false;
+}
+
+/* True of the runtime library of a sanitizer. */
+static bool is_sanitizer(const char *library)
+{
+    static const char *const begins[] = { "libasan.", "libtsan.", "libubsan.", "liblsan.", "libhwasan.", "libclang_rt." };
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (begins_with(library, begins[i]))
+            return true;
+    return false;
+}
+
+/* Returns the path of a runtime library, which only the compiler may know. */
+static const char *find_runtime(const build *b, const char *name)
+{
+    words w = { 0 };
+    cli_text path = { 0 };
+    push_all(&w, b->cc.data, b->cc.n);
+    PUSH(&w, keep(cli_format("-print-file-name=%s", name)), NULL);
+    const int status = cli_run(w.data, NULL, &path);
+    const bool found = !status && path.size && *path.data == '/';
+    const char *result = found ? keep(cli_format("%.*s", (int)strcspn(path.data, "\n"), path.data))
+                               : keep(cli_format("%s", name));
+    cli_text_free(&path);
+    free(w.data);
+    return result;
+}
+
 static int check_symbols(build *b)
 {
     cli_elf elf;
@@ -527,7 +671,7 @@ static int check_symbols(build *b)
     for (size_t i = 0; i < elf.nsymbols; i++) {
         if (!strcmp(elf.symbols[i], symbol))
             found = true;
-        else
+        else if (!is_of_instrumentation(elf.symbols[i]))
             cli_addf(&others, "%s%s", others.size ? ", " : "", elf.symbols[i]);
     }
     if (!found)
@@ -539,6 +683,8 @@ static int check_symbols(build *b)
     for (size_t i = 0; i < elf.nneeded; i++) {
         cli_adds(&b->json, i ? ", " : "");
         cli_add_json(&b->json, elf.needed[i]);
+        if (is_sanitizer(elf.needed[i]))
+            push(&b->preload, find_runtime(b, elf.needed[i]));
     }
     cli_adds(&b->json, "]");
     cli_text_free(&others);
@@ -743,11 +889,31 @@ static void *open_binary(const char *path, char **why)
     return handle || statvfs(path, &disk) || !(disk.f_flag & ST_NOEXEC) ? handle : open_copy(path);
 }
 
+/* Replaces this child process by one that has the sanitizers' runtimes from its start, as they demand. */
+static int inspect_preloaded(const build *b, int fd)
+{
+    const char *given = getenv("LD_PRELOAD");
+    cli_text preload = { 0 };
+    for (size_t i = 0; i < b->preload.n; i++)
+        cli_addf(&preload, "%s%s", i ? ":" : "", b->preload.data[i]);
+    if (given && *given)
+        cli_addf(&preload, ":%s", given);
+    setenv("LD_PRELOAD", preload.data, 1);
+    personality(ADDR_NO_RANDOMIZE); /* gcc's runtimes up to 13 crash at some addresses; may be refused */
+    fcntl(fd, F_SETFD, 0);
+    execl("/proc/self/exe", "dovetail", CLI_INSPECT, keep(cli_format("%d", fd)), b->made, b->out, b->allow_unknown ? "1" : "0",
+        (char *)NULL);
+    put(fd, strerror(errno));
+    return INSPECT_UNLOADABLE;
+}
+
 /* In a child process: the binary may crash. Writes the library's name, the report and the JSON, a NUL between them; or the error.
  */
 static int inspect(void *user, int fd)
 {
     const build *b = user;
+    if (b->preload.n)
+        return inspect_preloaded(b, fd);
     close(b->cache.lock); /* a process that the binary starts must not hold them */
     close(b->temp.lock);
     char *why;
@@ -762,7 +928,7 @@ static int inspect(void *user, int fd)
         put(fd, why);
         return INSPECT_UNLOADABLE;
     }
-    for (size_t i = 0; lib->operators[i] && !cli_has(b->args, "allow-unknown"); i++)
+    for (size_t i = 0; lib->operators[i] && !b->allow_unknown; i++)
         if (check_names(lib->operators[i], fd))
             return INSPECT_REFUSED;
     for (size_t i = 0; i < dv_library_size(registered); i++)
@@ -799,6 +965,15 @@ static int inspect(void *user, int fd)
     put_part(fd, text.data ? text.data : "");
     put(fd, json.data);
     return 0;
+}
+
+void cli_inspect(char **argv)
+{
+    build b = {
+        .made = argv[1], .out = argv[2], .allow_unknown = *argv[3] == '1', .cache = { .lock = -1 }, .temp = { NULL, -1, -1 }
+    };
+    syscall(SYS_exit_group, inspect(&b, atoi(argv[0]))); /* past the sanitizers' _exit() and search for leaks */
+    abort();
 }
 
 static int check_binary(build *b)
@@ -890,17 +1065,26 @@ static void add_key(build *b, cli_text *key)
 /* Files beside sources and headers that are named in the options: libraries of the folders given, and what -X names. */
 static void find_linked(const build *b, words *to)
 {
-    for (size_t i = 0; i < b->args->ngiven; i++) {
-        const char *name = b->args->given[i].option->name, *value = b->args->given[i].value;
-        if (!strcmp(name, "flag") && !access(value, R_OK))
-            push(to, value);
-        for (size_t k = 0; !strcmp(name, "library") && k < b->args->ngiven; k++)
-            for (size_t s = 0; !strcmp(b->args->given[k].option->name, "library-dir") && s < 2; s++) {
-                const char *path = keep(cli_format("%s/lib%s%s", b->args->given[k].value, value, s ? ".a" : ".so"));
+    words all = { 0 };
+    push_libraries(b, &all, b->uses[CUDA] ? CUDA : b->uses[CPP] ? CPP : C);
+    for (size_t i = 0; i < all.n; i++) {
+        const char *word = all.data[i];
+        if (*word != '-' && !access(word, R_OK))
+            push(to, word);
+        for (size_t k = 0; begins_with(word, "-l") && k < all.n; k++)
+            for (size_t s = 0; begins_with(all.data[k], "-L") && s < 2; s++) {
+                const char *path = word[2] == ':' ? keep(cli_format("%s/%s", all.data[k] + 2, word + 3))
+                                                  : keep(cli_format("%s/lib%s%s", all.data[k] + 2, word + 2, s ? ".a" : ".so"));
                 if (!access(path, R_OK))
                     push(to, path);
             }
     }
+    for (size_t i = 0; i < b->args->ngiven; i++) { /* headers, scripts: -X -include -X FILE */
+        const char *value = b->args->given[i].value;
+        if (!strcmp(b->args->given[i].option->name, "flag") && *value != '-' && !is_for_linker(value) && !access(value, R_OK))
+            push(to, value);
+    }
+    free(all.data);
 }
 
 static int keep_binary(build *b)
@@ -941,6 +1125,10 @@ static int publish(build *b)
 static void print_result(const build *b)
 {
     const char *out = b->cached ? b->cache.binary : b->out;
+    char *left = b->json.data ? describe_left(b, false) : NULL; /* it was built, not found */
+    if (left)
+        cli_note("%s", left);
+    free(left);
     if (cli_json) {
         cli_text t = { 0 };
         cli_adds(&t, "{\"ok\": true, \"out\": ");
@@ -949,6 +1137,12 @@ static void print_result(const build *b)
             cli_addf(
                 &t, ", \"bytes\": %lld, \"seconds\": %.4f, %s, \"messages\": ", (long long)b->size, b->seconds, b->json.data);
             cli_add_json(&t, b->messages.data ? b->messages.data : "");
+            cli_adds(&t, ", \"not_compiled\": [");
+            for (size_t i = 0; i < b->left.n; i++) {
+                cli_adds(&t, i ? ", " : "");
+                cli_add_json(&t, b->left.data[i]);
+            }
+            cli_adds(&t, "]");
         }
         cli_adds(&t, "}");
         puts(t.data);
@@ -1019,19 +1213,22 @@ static int make_cached(build *b)
 
 static int run(const cli_args *args)
 {
-    build b = { .args = args, .temp = { NULL, -1, -1 }, .place = -1, .cached = cli_has(args, "cached"), .cache = { .lock = -1 } };
+    build b = { .args = args,
+        .temp = { NULL, -1, -1 },
+        .place = -1,
+        .cached = cli_has(args, "cached"),
+        .allow_unknown = cli_has(args, "allow-unknown"),
+        .cache = { .lock = -1 } };
     const char *out = cli_get(args, "out");
     if (out && !*out)
         return cli_usage(args->verb, "option '--out': the name is empty");
-    int status = take_sources(&b);
+    int status = (b.home = cli_home()) ? take_sources(&b) : CLI_FAILED;
     if (!status)
         status = check_sources(&b);
     if (!status)
         status = choose_output(&b);
     if (!status)
         status = choose_compilers(&b);
-    if (!status && !(b.home = cli_home()))
-        status = CLI_FAILED;
     if (!status)
         status = b.cached ? make_cached(&b) : make(&b);
     if (!status)
@@ -1039,6 +1236,7 @@ static int run(const cli_args *args)
     cli_cache_close(&b.cache);
     free(b.sources.data);
     free(b.objects.data);
+    free(b.left.data);
     free(b.cc.data);
     free(b.cxx.data);
     free(b.out);
@@ -1073,7 +1271,7 @@ static const cli_option options[] = {
 };
 
 static const char *const examples[] = { "dovetail build",
-    "builds the operator files of this folder: those that include <dovetail_op.h> or <dovetail_elementwise.h>",
+    "builds the operator files of this folder: those that include <dovetail_op.h>, themselves or by other headers",
     "dovetail build my_ops.c -o my_ops.so", "names the file and the binary", "dovetail build --json my_ops.c",
     "the same, with the result as JSON: operators, kernel rows, size, time", "dovetail build --cached my_ops.c",
     "prints the path of a binary that is kept: in $DOVETAIL_CACHE, else ~/.cache/dovetail", NULL };

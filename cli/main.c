@@ -127,6 +127,8 @@ static int run(int argc, char **argv)
     }
     if (!strcmp(word, "--cflags") || !strcmp(word, "--libs"))
         return print_flags(argc - i, argv + i);
+    if (!strcmp(word, CLI_INSPECT) && argc - i == 5)
+        cli_inspect(argv + i + 1);
     if (word[0] == '-')
         return cli_usage(NULL, "unknown option '%s'", word);
     const cli_verb *verb = find_verb(word);

@@ -327,8 +327,7 @@ class TorchAir(Compiled):
             for library in dovetail.libraries():
                 if library.name != "base":
                     self.stand_in.known(library)
-            missing = self.torch._decomp.get_decompositions([self.torch.ops.aten.silu_backward])
-            self.backend = torchair.get_npu_backend(compiler_config=torchair.CompilerConfig(), custom_decompositions=missing)
+            self.backend = torchair.get_npu_backend(compiler_config=torchair.CompilerConfig())
         return super().wrap(f)
 
 

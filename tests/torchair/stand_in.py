@@ -173,6 +173,15 @@ def strided_slice(node, x, begin, end, axes, strides):
     return x[tuple(at)]
 
 
+def pad(node, x, sizes, value):
+    assert node.attr["mode"].s in (b"", b"constant")
+    return torch.nn.functional.pad(x, sizes.reshape(-1, 2).flip(0).reshape(-1).tolist(), value=value.item())
+
+
+def split(node, x, sizes, axis):
+    return list(x.split(sizes.tolist(), int(axis)))
+
+
 def matmul(node, x, y, *absent):
     turned = (node.attr[name].b for name in ("transpose_x1", "transpose_x2"))
     return torch.matmul(*(t.mT if turn else t for t, turn in zip((x, y), turned)))
@@ -190,6 +199,16 @@ BUILT_IN = {
     "Transpose": lambda n, x, perm: x.permute(perm.tolist()), "StridedSliceV2": strided_slice, "MatMul": matmul,
     "ConcatV2": lambda n, *given: torch.cat(given[:-1], int(given[-1])), "Shape": lambda n, x: torch.tensor(x.shape),
     "AsStrided": lambda n, x, size, stride, offset: x.as_strided(size.tolist(), stride.tolist(), int(offset)),
+    "OnesLike": lambda n, x: torch.ones_like(x), "Log": lambda n, x: x.log(), "Sign": lambda n, x: x.sign(), "Tanh": lambda n, x: x.tanh(),
+    "Reciprocal": lambda n, x: x.reciprocal(), "Abs": lambda n, x: x.abs(), "Equal": lambda n, x, y: x == y, "NotEqual": lambda n, x, y: x != y,
+    "Greater": lambda n, x, y: x > y, "GreaterEqual": lambda n, x, y: x >= y, "Less": lambda n, x, y: x < y, "LessEqual": lambda n, x, y: x <= y,
+    "SelectV2": lambda n, c, x, y: torch.where(c, x, y), "ReduceMax": reduce(torch.amax), "ReverseV2": lambda n, x, axes: x.flip(axes.reshape(-1).tolist()),
+    "Gather": lambda n, x, index: x[index], "Range": lambda n, begin, end, step: torch.arange(begin.item(), end.item(), step.item(), dtype=begin.dtype),
+    "ReluGrad": lambda n, g, x: g * (x > 0), "SigmoidGrad": lambda n, y, g: g * y * (1 - y), "TanhGrad": lambda n, y, g: g * (1 - y * y),
+    "Pack": lambda n, *given: torch.stack(given, n.attr["axis"].i), "Expand": lambda n, x, s: x.expand(s.tolist()),
+    "InplaceIndexAdd": lambda n, x, index, y, alpha=torch.tensor(1): x.index_add_(n.attr["axis"].i, index, y * alpha),
+    "ScatterElements": lambda n, x, index, y: x.scatter(n.attr["axis"].i, index.long(), y),
+    "GatherV2": lambda n, x, index, axis: x.index_select(int(axis), index), "PadV3": pad, "SplitV": split,
     "ZerosLike": lambda n, x: torch.zeros_like(x), "Fill": lambda n, s, x: torch.full(s.tolist(), x.item(), dtype=x.dtype),
 }
 

@@ -23,8 +23,7 @@ def shipped():
 
 def make_backend():
     import torchair
-    missing = torch._decomp.get_decompositions([torch.ops.aten.silu_backward])  # test_torchair_has_no_gradient_of_silu
-    return torchair.get_npu_backend(compiler_config=torchair.CompilerConfig(), custom_decompositions=missing)
+    return torchair.get_npu_backend(compiler_config=torchair.CompilerConfig())
 
 
 @pytest.fixture(scope="session")
@@ -121,13 +120,18 @@ def test_forward_and_backward(compiled):
     assert any("Swiglu" in g for g in stand_in.GRAPHS) and any("SwigluBackward" in g for g in stand_in.GRAPHS)
 
 
-def test_torchair_has_no_gradient_of_silu(backend):
-    """Its converter raises: a native form with silu in it is trained with torch's decomposition."""
+def test_a_converter_of_the_program_for_aten_stays(backend):
+    """Ours takes the place of one that only raises, as torchair's for amax does."""
     import torchair
-    torch._dynamo.reset()
-    plain = torch.compile(torch.nn.functional.silu, backend=torchair.get_npu_backend(compiler_config=torchair.CompilerConfig()))
-    with pytest.raises(Exception, match="torch.ops.aten.silu_backward.default ge_converter is not implemented!"):
-        plain(torch.ones(3, requires_grad=True)).sum().backward()
+    ours, scope = torch.ops.aten.amax.default._ge_converter, {"__name__": __name__}
+    again = dovetail.torchair.source.PREAMBLE + dovetail.torchair.source.ATEN
+    try:
+        torchair.register_fx_node_ge_converter(torch.ops.aten.amax.default)(lambda self, dim=(), keepdim=False, meta_outputs=None: self.shape)
+        theirs = torch.ops.aten.amax.default._ge_converter
+        exec(again, scope)
+        assert theirs is torch.ops.aten.amax.default._ge_converter is not ours
+    finally:
+        torch.ops.aten.amax.default._ge_converter = ours
 
 
 def test_torchair_refuses_sizes_that_only_the_kernel_knows(compiled):

@@ -26,7 +26,10 @@ def detach(library):
 
 
 def _convert_waiting():
+    from . import source
     waiting, _waiting[:] = _waiting[:], []
+    if waiting:
+        exec(compile(source.PREAMBLE + source.ATEN, "<converters of ATen's operators>", "exec"), {"__name__": __name__})
     for library in waiting:
         for op in _operators(library):
             _said[op.name] = _convert(op)
@@ -161,7 +164,7 @@ def _native(op):
 def export(*libraries):
     """The converters of these libraries as a Python file, which needs torchair and not Dovetail."""
     from . import source
-    return _text(libraries, source.PREAMBLE, source.converter, "# ", "\n\n")
+    return _text(libraries, source.PREAMBLE + source.ATEN, source.converter, "# ", "\n\n")
 
 
 def prototypes(*libraries):

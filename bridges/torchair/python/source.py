@@ -12,11 +12,13 @@ _TORCH = {"f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat1
           "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "bool": "bool", "c64": "complex64", "c128": "complex128"}
 
 PREAMBLE = '''import functools
+import inspect
 import operator
 import struct
 
 import torch
 import torchair
+from torchair._ge_concrete_graph import ge_apis as ge
 from torchair.ge import attr
 from torchair.ge._ge_graph import torch_type_to_ge_type
 
@@ -95,7 +97,43 @@ def _last(out, n, optional=()):
     return None if not n else out[-1] if n == 1 else tuple(out[-n:])
 '''
 
-_USED = ["torch", "complex", "torchair", "attr", "meta_outputs", "len", "operator", "bool", "str", "torch_type_to_ge_type", *re.findall(r"^def (\w+)", PREAMBLE, re.M)]
+# Converters for operators of ATen that the base set has and for which torchair only has an error: decompositions and gradients call them.
+ATEN = '''
+def _for_aten(overload):
+    """Registers a converter, unless there is one already that does more than raise."""
+    there = getattr(overload, "_ge_converter", None)
+    raises = there is None or set(inspect.unwrap(there).__code__.co_names) <= {"NotImplementedError", "RuntimeError"}
+    return torchair.register_fx_node_ge_converter(overload) if raises else lambda convert: convert
+
+
+@_for_aten(torch.ops.aten.amax.default)
+def convert_amax(self, dim=(), keepdim=False, *, meta_outputs=None):
+    return ge.ReduceMax(self, torchair.ge.Const(list(dim) or list(range(self.rank)), dtype=torch_type_to_ge_type(torch.int64)), keep_dims=keepdim)
+
+
+@_for_aten(torch.ops.aten.sub.Scalar)
+def convert_sub_scalar(self, other, alpha=1, *, meta_outputs=None):
+    if not isinstance(other, torchair.ge.Tensor) and not isinstance(alpha, torchair.ge.Tensor):
+        other, alpha = other * alpha, 1
+    return inspect.unwrap(torch.ops.aten.sub.Tensor._ge_converter)(self, other, alpha=alpha, meta_outputs=meta_outputs)
+
+
+@_for_aten(torch.ops.aten._efficientzerotensor.default)
+def convert_efficientzerotensor(size, *, dtype=None, layout=None, device=None, pin_memory=None, meta_outputs=None):
+    return inspect.unwrap(torch.ops.aten.zeros.default._ge_converter)(size, meta_outputs=meta_outputs)
+
+
+@_for_aten(torch.ops.aten.silu_backward.default)
+def convert_silu_backward(grad_output, self, *, meta_outputs=None):
+    float32, result = torch_type_to_ge_type(torch.float32), meta_outputs.dtype
+    wide = float32 if result in map(torch_type_to_ge_type, (torch.float16, torch.bfloat16)) else result  # as PyTorch computes it
+    grad_output, self = _promoted(wide, grad_output, self)
+    one, y = torchair.ge.Const(1, dtype=wide), ge.Sigmoid(self)
+    slope = ge.Mul(y, ge.Add(ge.Mul(self, ge.Sub(one, y)), one))
+    return _promoted(result, ge.Mul(grad_output, slope))[0]
+'''
+
+_USED = ["torch", "complex", "torchair", "attr", "ge", "inspect", "meta_outputs", "len", "operator", "bool", "str", "torch_type_to_ge_type", *re.findall(r"^def (\w+)", PREAMBLE, re.M)]
 _READ = {"Int": "operator.index", "Float": "_float", "Bool": "bool", "Str": "str", "DataType": "torch_type_to_ge_type"}
 
 

@@ -69,7 +69,10 @@ static int advance(dv_context *ctx, const struct step *s)
 #define TENSORS                                        \
     const dv_tensor *sampled_token_ids, *block_tables; \
     dv_tensor *input_tokens, *input_positions, *seq_lens, *slot_mapping
-#define SIZES "num_seqs >= 0; 0 <= num_queries <= num_seqs; block_size > 0; q == num_queries; n == num_seqs"
+/* vLLM gives the sampled tokens as [q, 1], vllm-mindspore as [q]. */
+#define SIZES                                                                                                                 \
+    "rank(*one) <= 1; numel(*one) == 1; num_seqs >= 0; 0 <= num_queries <= num_seqs; block_size > 0; q == num_queries; n == " \
+    "num_seqs"
 #define DOC                                                                                                                    \
     "One step of decoding with a paged cache: the sampled tokens become inputs, positions and lengths grow by one, slots are " \
     "looked "                                                                                                                  \
@@ -83,15 +86,15 @@ struct ints_first {
 };
 static int advance_ints_first(dv_context *ctx, const struct ints_first *a) { return advance(ctx, STEP(a)); }
 
-#define INTS_FIRST(NAME)                                                                                                    \
-    DV_OPERATOR(NAME, struct ints_first,                                                                                    \
-        (num_seqs, num_queries, block_size, input_tokens, sampled_token_ids, input_positions, seq_lens, slot_mapping,       \
-            block_tables),                                                                                                  \
-        .schema = #NAME                                                                                                     \
-        "(SymInt num_seqs, SymInt num_queries, int block_size, Tensor(a!) input_tokens, Tensor sampled_token_ids, "         \
-        "Tensor(b!) input_positions, Tensor(c!) seq_lens, Tensor(d!) slot_mapping, Tensor block_tables) -> ()",             \
-        .contract = "input_tokens[n]:I, sampled_token_ids[q 1]:I, input_positions[n]:I, seq_lens[n]:J, slot_mapping[n]:I, " \
-                    "block_tables[n m]:J; I in i64 i32; J in i32 i64; " SIZES "; last_contiguous(block_tables)",            \
+#define INTS_FIRST(NAME)                                                                                                       \
+    DV_OPERATOR(NAME, struct ints_first,                                                                                       \
+        (num_seqs, num_queries, block_size, input_tokens, sampled_token_ids, input_positions, seq_lens, slot_mapping,          \
+            block_tables),                                                                                                     \
+        .schema = #NAME                                                                                                        \
+        "(SymInt num_seqs, SymInt num_queries, int block_size, Tensor(a!) input_tokens, Tensor sampled_token_ids, "            \
+        "Tensor(b!) input_positions, Tensor(c!) seq_lens, Tensor(d!) slot_mapping, Tensor block_tables) -> ()",                \
+        .contract = "input_tokens[n]:I, sampled_token_ids[q *one]:I, input_positions[n]:I, seq_lens[n]:J, slot_mapping[n]:I, " \
+                    "block_tables[n m]:J; I in i64 i32; J in i32 i64; " SIZES "; last_contiguous(block_tables)",               \
         .doc = DOC, .kernels = DV_KERNELS(DV_KERNEL(struct ints_first, "cpu", NULL, advance_ints_first)))
 INTS_FIRST(advance_step);
 INTS_FIRST(adv_step_flash);
@@ -108,7 +111,7 @@ DV_OPERATOR(advance_step_tensors, struct tensors_first,
     .schema = "advance_step.tensors(Tensor(a!) input_tokens, Tensor sampled_token_ids, Tensor(b!) input_positions, Tensor(c!) "
               "seq_lens, "
               "Tensor(d!) slot_mapping, Tensor block_tables, SymInt num_seqs, SymInt num_queries, int block_size) -> ()",
-    .contract = "input_tokens[n]:I, sampled_token_ids[q 1]:I, input_positions[n]:I, seq_lens[n]:J, slot_mapping[n]:I, "
+    .contract = "input_tokens[n]:I, sampled_token_ids[q *one]:I, input_positions[n]:I, seq_lens[n]:J, slot_mapping[n]:I, "
                 "block_tables[n m]:J; "
                 "I in i64 i32; J in i32 i64; " SIZES "; last_contiguous(block_tables)",
     .doc = DOC, .kernels = DV_KERNELS(DV_KERNEL(struct tensors_first, "cpu", NULL, advance_tensors_first)));
@@ -130,7 +133,7 @@ DV_OPERATOR(advance_step_v2, struct speculative,
         "Tensor(d!) slot_mapping, Tensor block_tables, SymInt num_seqs, SymInt num_queries, int block_size, *, Tensor? "
         "spec_token=None, "
         "Tensor? accepted_num=None) -> ()",
-    .contract = "input_tokens[n]:I, sampled_token_ids[q 1]:I, input_positions[n]:I, seq_lens[n]:J, slot_mapping[n]:I, "
+    .contract = "input_tokens[n]:I, sampled_token_ids[q *one]:I, input_positions[n]:I, seq_lens[n]:J, slot_mapping[n]:I, "
                 "block_tables[n m]:J, "
                 "spec_token absent, accepted_num absent; I in i64 i32; J in i32 i64; " SIZES "; last_contiguous(block_tables)",
     .doc = DOC, .kernels = DV_KERNELS(DV_KERNEL(struct speculative, "cpu", NULL, advance_speculative)));

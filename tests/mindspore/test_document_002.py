@@ -97,13 +97,16 @@ def test_wrong_arguments(npu_ops):
     assert output.asnumpy().tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("dims", [1, 2])  # of sampled_token_ids: vllm-mindspore 0.5.1's own call has 1, its caller in vLLM 2
 @pytest.mark.parametrize("seqs, queries, size", [(5, 3, 4), (64, 64, 16), (1, 0, 1)])
-def test_adv_step_flash(npu_ops, seqs, queries, size):
+def test_adv_step_flash(npu_ops, seqs, queries, size, dims):
     random = np.random.default_rng(seqs)
     lengths, tables = random.integers(0, 7 * size, seqs, np.int32), random.integers(0, 1000, (seqs, 8), np.int32)
     sampled = random.integers(0, 32000, (queries, 1), np.int32)
     tokens, positions, lens, slots = [ms.Tensor(x) for x in (np.full(seqs, 7, np.int32), np.full(seqs, 7, np.int32), lengths, np.full(seqs, 7, np.int32))]
-    npu_ops.adv_step_flash(seqs, queries, size, tokens, ms.Tensor(sampled), positions, lens, slots, ms.Tensor(tables))
+    npu_ops.adv_step_flash(num_seqs=seqs, num_queries=queries, block_size=size, input_tokens=tokens,
+                           sampled_token_ids=ms.Tensor(sampled if dims == 2 else sampled[:, 0]), input_positions=positions, seq_lens=lens, slot_mapping=slots,
+                           block_tables=ms.Tensor(tables))
     rest, p = seqs - queries, lengths[:queries]
     assert tokens.asnumpy().tolist() == [*sampled[:, 0], *[0] * rest]
     assert positions.asnumpy().tolist() == [*p, *[0] * rest]

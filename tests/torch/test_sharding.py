@@ -90,7 +90,32 @@ static int limited(dv_context *ctx, const struct limited *a)
 }
 DV_OPERATOR(limited, struct limited, (x, n, out), .schema = "limited(Tensor x, int n) -> Tensor out",
     .contract = "x[b k]:f32 -> out[b k]:f32; parallel(b, k); b == n", .kernels = DV_KERNELS(DV_KERNEL(struct limited, "cpu", "f32", limited)));
-DV_LIBRARY(sharded, &dv_op_mm, &dv_op_mmb, &dv_op_two, &dv_op_total, &dv_op_limited);
+struct kwonly { const dv_tensor *x, *w; double f; dv_tensor *out; };
+DV_OPERATOR(kwonly, struct kwonly, (x, w, f, out), .schema = "kwonly(Tensor x, *, Tensor? w=None, float f=2.0) -> Tensor out",
+    .contract = "x[*s]:f32, w[*s]:f32 -> out[*s]:f32; parallel(*s)", .native = "if(present(w), x * f + w, x * f)");
+struct all_kw { dv_tensors xs; const dv_tensor *y; dv_tensor *out; };
+DV_OPERATOR(all_kw, struct all_kw, (xs, y, out), .schema = "all_kw(*, Tensor[] xs, Tensor y) -> Tensor out",
+    .contract = "xs{i}[*s]:f32, y[*s]:f32 -> out[*s]:f32; parallel(*s)", .native = "xs[0] - y");
+struct optional { const dv_tensor *x, *a, *b; dv_tensor *out; };
+DV_OPERATOR(optional, struct optional, (x, a, b, out), .schema = "optional(Tensor x, Tensor? a=None, Tensor? b=None) -> Tensor out",
+    .contract = "x[*s]:f32, a[*s]:f32, b[*s]:f32 -> out[*s]:f32; parallel(*s)",
+    .native = "if(present(a), if(present(b), x + a - b, x + a), if(present(b), x - b, x + 0))");
+struct wide { const dv_tensor *x; dv_ints n; dv_tensor *out; };
+DV_OPERATOR(wide, struct wide, (x, n, out), .schema = "wide(Tensor x, *, int[] n) -> Tensor out",
+    .contract = "x[a b]:f32 -> out[a n[0]]:f32; parallel(a)", .native = "expand(sum(x, [1], True), [x.shape[0], n[0]])");
+struct into_ { const dv_tensor *x; dv_tensor *d; };
+DV_OPERATOR(into_, struct into_, (x, d), .schema = "into_(Tensor x, *, Tensor(a!) d) -> Tensor(a!)",
+    .contract = "x[*s]:f32, d[*s]:f32; parallel(*s)", .native = "d: d + x; result: d + x");
+struct each_ { dv_mut_tensors xs; dv_tensors ys; };
+DV_OPERATOR(each_, struct each_, (xs, ys), .schema = "each_(Tensor(a!)[] xs, Tensor[] ys) -> ()",
+    .contract = "xs{i}[*s]:f32, ys{i}[*s]:f32; parallel(*s)", .native = "xs: [xs[0] + ys[0], xs[1] * ys[1]]");
+struct pair { const dv_tensor *x, *y; dv_tensor *a, *b; };
+DV_OPERATOR(pair, struct pair, (x, y, a, b), .schema = "pair(Tensor x, *, Tensor y) -> (Tensor a, Tensor b)",
+    .contract = "x[m k]:f32, y[m k]:f32 -> a[m k]:f32, b[m]:f32; parallel(m)", .native = "x + y, sum(x * y, [1])");
+struct draw { const dv_tensor *x; const dv_generator *generator; dv_tensor *out; };
+DV_OPERATOR(draw, struct draw, (x, generator, out), .schema = "draw(Tensor x, *, Generator? generator=None) -> Tensor out",
+    .contract = "x[*s]:f32 -> out[*s]:f32; parallel(*s)", .tags = "nondeterministic_seeded", .native = "x + 1");
+DV_LIBRARY(sharded, &dv_op_kwonly, &dv_op_all_kw, &dv_op_optional, &dv_op_wide, &dv_op_into_, &dv_op_each_, &dv_op_pair, &dv_op_draw, &dv_op_mm, &dv_op_mmb, &dv_op_two, &dv_op_total, &dv_op_limited);
 """
 
 
@@ -273,9 +298,162 @@ def written_of_a_square(mesh, P):
         f(a, b, c)
 
 
+def python_operators():
+    """Operators in Python: all that is known of them is that replicas are right."""
+    import dovetail
+
+    @dovetail.custom_op("sharded_py::plus", mutates_args=())
+    def plus(x: torch.Tensor, y: torch.Tensor | None = None) -> torch.Tensor:
+        return x + 1 if y is None else x + y
+
+    @dovetail.custom_op("sharded_py::add_to", mutates_args=("d",))
+    def add_to(d: torch.Tensor, x: torch.Tensor) -> None:
+        d.add_(x)
+
+    @dovetail.custom_op("sharded_py::draw", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
+    def draw(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    plus.register_fake(lambda x, y=None: torch.empty_like(x))
+    draw.register_fake(torch.empty_like)
+
+
+def some_call(choice, r):
+    """A call chosen by random: its operator, arguments and keyword arguments. r(*shape) makes a tensor."""
+    m, k, n = choice([1, 2, 3, 4, 5, 8]), choice([1, 2, 4, 6]), choice([2, 3, 4])
+    s = choice([(m,), (m, k), (m, k, n)])
+    ours, py = torch.ops.sharded, torch.ops.sharded_py
+    return choice([
+        lambda: (ours.kwonly, [r(*s)], choice([{}, {"w": r(*s)}, {"w": r(*s), "f": 3.0}, {"f": 4.0}, {"w": None}])),
+        lambda: (ours.kwonly, [], {"w": r(*s), "x": r(*s)}),
+        lambda: (ours.kwonly.out, [r(*s)], choice([{"out": r(*s)}, {"w": r(*s), "out": r(*s)}])),
+        lambda: (ours.all_kw, [], {"y": r(*s), "xs": [r(*s) for _ in range(choice([1, 2, 3]))]}),
+        lambda: (ours.optional, [r(*s), choice([None, r(*s)]), choice([None, r(*s)])], {}),
+        lambda: (ours.optional, [r(*s)], choice([{"a": r(*s)}, {"b": r(*s)}, {"b": r(*s), "a": r(*s)}])),
+        lambda: (ours.wide, [r(m, k)], {"n": [n]}),
+        lambda: (ours.into_, [r(*s)], {"d": r(*s)}),
+        lambda: (ours.each_, [[r(*s), r(*s)], [r(*s), r(*s)]], {}),
+        lambda: (ours.pair, [r(m, k)], {"y": r(m, k)}),
+        lambda: (ours.pair.out, [r(m, k)], {"y": r(m, k), "a": r(m, k), "b": r(m)}),
+        lambda: (ours.mm, [r(m, k), r(k, n)], {}),
+        lambda: (ours.mm.out, [r(m, k), r(k, n)], {"out": r(m, n)}),
+        lambda: (ours.draw, [r(*s)], choice([{}, {"generator": torch.Generator()}])),
+        lambda: (py.plus, [r(*s)], choice([{}, {"y": r(*s)}])),
+        lambda: (py.add_to, [r(*s), r(*s)], {}),
+    ])()
+
+
+def flat(value):
+    if isinstance(value, dict):
+        return flat(list(value.values()))
+    return [y for x in value for y in flat(x)] if isinstance(value, (list, tuple)) else [value] if isinstance(value, torch.Tensor) else []
+
+
+def map_tensors(f, value):
+    if isinstance(value, dict):
+        return {name: map_tensors(f, x) for name, x in value.items()}
+    return [map_tensors(f, x) for x in value] if isinstance(value, list) else f(value) if isinstance(value, torch.Tensor) else value
+
+
+@check_of_a_square
+@check
+def in_any_order(mesh, P):
+    """Random calls with random placements, of positional and keyword arguments: the result is that of one device, or the call is refused for the
+    placement of what it writes and nothing has changed. An emptied cache changes nothing."""
+    import random
+    pick = random.Random(7)
+
+    def placed(x):
+        places = [pick.choice([P.Replicate(), P.Partial()] + [P.Shard(d) for d in range(x.dim())] * 2) for _ in range(mesh.ndim)]
+        local = P.distribute_tensor(x, mesh, [P.Replicate() if p.is_partial() else p for p in places]).to_local().clone()
+        if any(p.is_partial() and mesh.get_local_rank(i) for i, p in enumerate(places)):
+            local.zero_()
+        return P.DTensor.from_local(local, mesh, places, run_check=False, shape=x.shape, stride=x.stride())
+
+    def copied(x):
+        return P.DTensor.from_local(x.to_local().clone(), mesh, x.placements, run_check=False, shape=x.shape, stride=x.stride())
+
+    def outcome(f, args, kwargs):
+        try:
+            return [(x.placements, x.full_tensor()) for x in flat(f(*args, **kwargs))], None
+        except RuntimeError as error:
+            assert "no way to run it where its arguments lie" in str(error), error
+            return [], str(error)
+
+    refused, count = 0, 120
+    for i in range(count):
+        f, args, kwargs = some_call(pick.choice, lambda *shape: torch.randint(-4, 5, shape).float())
+        a, k = map_tensors(placed, args), map_tensors(placed, kwargs)
+        again = map_tensors(copied, a), map_tensors(copied, k)
+        before = [(x.placements, x.full_tensor()) for x in flat([a, k])]
+        found, error = outcome(f, a, k)
+        about = f, [x.placements for x in flat([a, k])], [x.shape for x in flat([a, k])]
+        if error is None:
+            expected = flat(f(*args, **kwargs))
+            assert len(found) == len(expected) and all(torch.equal(x, e) for (_, x), e in zip(found, expected)), (about, found, expected)
+        refused += error is not None
+        for x, e, (places, old) in zip(flat([a, k]), flat([args, kwargs]), before):
+            assert x.placements == places and torch.equal(x.full_tensor(), old if error else e), (about, x, e)
+        if i % 4 == 0:
+            P.DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding.cache_clear()
+            getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", lambda: None)()
+            assert [p for p, _ in outcome(f, *again)[0]] == [p for p, _ in found], about
+    assert 0 < refused < count / 2
+
+
+@check
+def random_operators(mesh, P):
+    known = P.DTensor._op_dispatcher._random_ops
+    assert {torch.ops.sharded.draw.default, torch.ops.sharded_py.draw.default} <= known and torch.ops.sharded.mm.default not in known
+
+
+@check
+def strategies_of_the_program(mesh, P):
+    """A strategy that the program registers comes before ours."""
+    from torch.distributed.tensor.experimental import register_sharding
+    x = torch.randn(4)
+    a, = shards(mesh, [x], [P.Shard(0)])
+    assert torch.ops.sharded_py.draw(a).placements == (P.Replicate(),)
+    register_sharding(torch.ops.sharded_py.draw.default)(lambda x: [([P.Replicate()], [P.Replicate()]), ([P.Shard(0)], [P.Shard(0)])])
+    found = torch.ops.sharded_py.draw(a)
+    assert found.placements == (P.Shard(0),)
+    torch.testing.assert_close(found.full_tensor(), x + 1)
+
+
+@check
+def out_of_another_shape(mesh, P):
+    a, b, out = shards(mesh, (torch.randn(4, 6), torch.randn(6, 2), torch.randn(4, 3)), (P.Shard(0), P.Replicate(), P.Shard(0)))
+    with pytest.raises(RuntimeError, match=r"sharded::mm: argument 'out': expected .* shape \[4, 2\], found .* \[4, 3\]: a DTensor is not resized"):
+        torch.ops.sharded.mm.out(a, b, out=out)
+    assert out.shape == (4, 3) and out.to_local().shape == (2, 3)
+
+
+@check
+def compiled(mesh, P):
+    """Graphs contain the operators themselves."""
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    def f(x, w, d):
+        torch.ops.sharded.into_(x, d=d)
+        return torch.ops.sharded.kwonly(x, w=w) + torch.ops.sharded.kwonly.out(x, out=torch.empty_like(x))
+
+    from torch._dynamo.backends.common import aot_autograd
+    x, w, d = torch.randn(4), torch.randn(4), torch.randn(4)
+    a, b, c = shards(mesh, (x, w, d), (P.Shard(0), P.Shard(0), P.Shard(0)))
+    found = torch.compile(f, backend=aot_autograd(fw_compiler=backend), fullgraph=True)(a, b, c)
+    torch.testing.assert_close(found.full_tensor(), 4 * x + w)
+    torch.testing.assert_close(c.full_tensor(), d + x)
+    assert "sharded.kwonly" in graphs[0].code and "positional" not in graphs[0].code, graphs[0].code
+
+
 def run_rank(rank, size, store):
     import torch.distributed as dist
     import torch.distributed.tensor as P
+    python_operators()
     dist.init_process_group("gloo", rank=rank, world_size=size, store=dist.FileStore(store, size))
     shape = LINE if size == 2 else SQUARE
     mesh = P.init_device_mesh("cpu", shape)

@@ -14,6 +14,7 @@ import torch
 from . import _when_imported
 from .private import python_kernels as _torch
 from .short import Short, replaying
+from .transforms import sharding
 
 
 def custom_op(name, fn=None, /, *, mutates_args, device_types=None, fake_strides=False, **options):
@@ -25,6 +26,8 @@ def custom_op(name, fn=None, /, *, mutates_args, device_types=None, fake_strides
     def make(fn):
         old = _torch.OPDEFS.get(name)
         made = torch.library.custom_op(name, fn, mutates_args=mutates_args, device_types=device_types, **options)
+        if isinstance(old, CustomOp):
+            sharding.retire(old._strategies)
         CustomOp._take(made, fn, device_types, fake_strides)
         if isinstance(old, CustomOp):
             old._short.close()
@@ -48,6 +51,7 @@ class CustomOp(_torch.CustomOpDef):
             self.__signature__ = inspect.signature(fn)
         self._kernels, self._fake, self._fake_strides, self._older = {}, None, fake_strides, ()
         self._note(device_types, fn)
+        self._strategies = sharding.install_python(self._opoverload)
         _new.add(self)
         _when_imported("torch._dynamo", _trace)
 

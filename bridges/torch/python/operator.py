@@ -12,16 +12,7 @@ from .entry import entry
 from .formula import Native, expanding
 from .gradient import Missing
 from .transforms import autocast, flops, sharding
-from .types import default_of, readable_schema
-
-
-def type_text(t):
-    """A torch type as a schema writes it: "Tensor?", "int[]"."""
-    text = str(t)
-    for form, suffix in (("Optional[", "?"), ("List[", "[]")):
-        if text.startswith(form):
-            return type_text(text[len(form):-1]) + suffix
-    return text
+from .types import default_of, readable_schema, type_text
 
 
 natives = {}  # "dovetail_native::ns_name.overload" -> operator
@@ -166,7 +157,7 @@ class Operator:
             functional.install(self, library)
         autocast.install(self, library, local)
         flops.install(self)
-        sharding.install(self)
+        self.strategies = sharding.install(self)
 
     def shorten(self, gradient):
         """Let calls of the library's function run the kernel directly if nothing else would run; and if only a gradient is needed besides,
@@ -269,7 +260,7 @@ class Operator:
             from .transforms import functional
             functional.retire(self)
         flops.retire(self)
-        sharding.retire(self)
+        sharding.retire(self.strategies)
         _take_out(self.name, self.packet)
 
 

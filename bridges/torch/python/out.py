@@ -23,8 +23,8 @@ class Out:
         if not _torch:
             return
         library.impl(self.name, lambda *args, **kwargs: self.functionalize(_torch.CppFunctionalizeAPI(), args, kwargs), "Functionalize")
-        self.overload.python_key_table.pop(_torch.FunctionalTensorMode, None)  # of the library that it came with before
-        self.overload.py_impl(_torch.FunctionalTensorMode)(lambda mode, /, *args, **kwargs: self.functionalize(_torch.PythonFunctionalizeAPI(mode), args, kwargs))
+        from .transforms.functional import give_rule
+        give_rule(self.overload, lambda mode, /, *args, **kwargs: self.functionalize(_torch.PythonFunctionalizeAPI(mode), args, kwargs))
 
     def results(self, given):
         """What the overload returns."""

@@ -186,9 +186,9 @@ ATTRIBUTES = {
     "torch.Tensor": ("_cdata", "_is_view"),
 }
 # Attributes that only instances have: of torch.library.Library, CustomOpDef, the contexts and classes of torch.autograd.Function, and backends
-# that Dynamo wraps.
+# that Dynamo wraps; DTensor.
 OF_INSTANCES = {"_op_defs", "_op_impls", "_autograd_function_id", "_input_metadata", "_backward_cls", "_opoverload", "_qualname", "_backend_fns",
-                "_disabled_kernel", "_torchdynamo_orig_backend"}
+                "_disabled_kernel", "_torchdynamo_orig_backend", "_local_tensor", "_spec"}
 
 
 def _has_attributes(feature):
@@ -250,6 +250,9 @@ out = Feature("out", "graphs refuse out= overloads", "torch._subclasses.function
 flops = Feature("flops", "FlopCounterMode counts nothing", "torch.utils.flop_counter.flop_registry", "torch._C._jit_resolve_packet",
                 after="torch.utils.flop_counter")
 sharding = Feature("sharding", "DTensor refuses the operators", "torch.distributed.tensor.DTensor._op_dispatcher.sharding_propagator",
+                   "torch.distributed.tensor.DTensor", "torch.distributed.tensor._random", "torch.distributed.tensor._random._rng_tracker",
+                   "torch.distributed.tensor._random.OffsetBasedRNGTracker",
+                   "torch.distributed.tensor.DTensor._op_dispatcher._custom_op_handlers", "torch.distributed.tensor.DTensor._op_dispatcher._random_ops",
                    "torch.distributed.tensor._op_schema.RuntimeSchemaInfo", "torch.distributed.tensor._op_schema.OpStrategy",
                    "torch.distributed.tensor._ops.utils.expand_to_full_mesh_op_strategy", after="torch.distributed.tensor")
 dynamo = Feature(

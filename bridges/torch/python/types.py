@@ -41,6 +41,15 @@ def from_number(kind, n, index=-1):
     return getattr(torch, name)
 
 
+def type_text(t):
+    """A torch type as a schema writes it: "Tensor?", "int[]"."""
+    text = str(t)
+    for form, suffix in (("Optional[", "?"), ("List[", "[]")):
+        if text.startswith(form):
+            return type_text(text[len(form):-1]) + suffix
+    return text
+
+
 _BY_NUMBER = {"ScalarType": "dtype", "Layout": "layout", "MemoryFormat": "memory_format"}  # what torch's schemas have numbers for
 
 

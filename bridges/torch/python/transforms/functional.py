@@ -32,10 +32,22 @@ def install(operator, library):
         rule = _Writes(operator, library)
         rule.twin  # now: graphs that were saved may hold it
         library.impl(local, rule.kernel, "Functionalize")
-        operator.overload._dispatch_cache.clear()
-        operator.overload.python_key_table[_torch.FunctionalTensorMode] = rule.in_graph  # py_impl() refuses a library that is loaded again
+        give_rule(operator.overload, rule.in_graph)
     elif operator.writes:
         _while_inside.add(_Writes(operator, library))
+
+
+def give_rule(overload, rule):
+    """Registers what functionalization calls for an overload while a graph is made: rule(mode, *args, **kwargs). DTensor and other subclasses that
+    contain tensors come first, as for torch's own operators."""
+    def run(mode, /, *args, **kwargs):
+        if any(hasattr(type(x), "__tensor_flatten__") for v in (*args, *kwargs.values()) for x in (v if isinstance(v, (list, tuple)) else (v,))):
+            with mode:
+                return overload._op_dk(_torch.DispatchKey.Python, *args, **kwargs)
+        return rule(mode, *args, **kwargs)
+
+    overload._dispatch_cache.clear()
+    overload.python_key_table[_torch.FunctionalTensorMode] = run  # py_impl() refuses a library that is loaded again
 
 
 def retire(operator):

@@ -1,77 +1,240 @@
 """The placements that DTensor may use for the tensors of an operator, from its contract.
 
 `parallel(b, *s)`: sharded along such a dim in all tensors that have it, results alike. `sum(k)`: inputs sharded along k give partial sums.
-Both only if the contract does not use the dim's size elsewhere, since a shard's size differs. Replicating everything is always right.
-Written and keyword arguments keep their placement: DTensor would write to a redistributed copy, and does not move keyword arguments. This
-module never imports torch.distributed.tensor; strategies are registered when a program imports it.
+Both only if the contract does not use the dim's size elsewhere, since a shard's size differs. Replicating everything is always right, and
+all that is known of an operator written in Python. Written arguments keep their placement: DTensor would write to a redistributed copy.
+
+DTensor leaves keyword arguments where they lie, knows nothing of lists among them, and returns the first argument of an operator whose
+name ends in "_". So an operator with keyword-only tensors, with out=, or with a result that is an argument is called through a positional
+form, `dovetail_dtensor::ns_name_positional`: all arguments by position, new tensors as results, and the operator itself as its kernel.
+
+This module never imports torch.distributed.tensor; strategies are registered when a program imports it.
 """
+import contextlib
+import itertools
 import sys
+import threading
 
 import torch
 
-from .. import _when_imported
+from .. import _when_imported, private
 from ..private import sharding as _torch
+from ..types import default_of, type_text
 
 _MODULE = "torch.distributed.tensor"
-_waiting = []  # operators
+_waiting = []  # strategies
 
 
 def install(operator):
+    """Registers the strategies of a declared operator and of its out= overload. Returns them for retire()."""
     if operator.returns and not all(isinstance(r.type, torch.TensorType) for r in operator.returns):
-        return  # DTensor has no place for numbers and lists
-    _waiting.append(operator)
+        return []  # DTensor has no place for numbers and lists
+    strategies = [_Strategy(operator.overload, operator)]
+    if operator.out and not operator.out.lists:
+        strategies.append(_Strategy(operator.out.overload, operator, operator.out.names))
+    return _register_later(strategies)
+
+
+def install_python(overload):
+    """Registers the strategy of an operator written in Python. Returns it for retire()."""
+    returns = overload._schema.returns
+    return _register_later([_Strategy(overload)] if all(isinstance(r.type, torch.TensorType) for r in returns) else [])
+
+
+def retire(strategies):
+    """Takes back what install() or install_python() returned."""
+    for strategy in strategies:
+        if strategy in _waiting:
+            _waiting.remove(strategy)
+        elif _MODULE in sys.modules and _torch:
+            strategy.remove()
+
+
+def _register_later(strategies):
+    _waiting.extend(strategies)
     _when_imported(_MODULE, _register)
-
-
-def retire(operator):
-    if operator in _waiting:
-        _waiting.remove(operator)
-    elif _MODULE in sys.modules and _torch:
-        propagator = _torch.sharding_propagator
-        propagator.op_strategy_funcs.pop(operator.overload, None)
-        propagator.op_to_schema_info.pop(operator.overload, None)
+    return strategies
 
 
 def _register():
     if not _torch:
         return
-    propagator = _torch.sharding_propagator
     waiting, _waiting[:] = _waiting[:], []
-    for operator in waiting:
-        static = [a for a in operator.arguments if "Tensor" not in str(a.type)]
-        first = next((i for i, a in enumerate(operator.arguments) if a in static and not a.kwarg_only), len(operator.arguments))
-        info = _torch.RuntimeSchemaInfo(first, [a.name for a in static if a.kwarg_only] or None, needs_pytree=True)
-        propagator.register_op_strategy(operator.overload, _Strategy(operator), info)
+    for strategy in waiting:
+        strategy.register()
 
 
 class _Strategy:
-    def __init__(self, operator):
-        self.operator = operator
+    """What DTensor asks about one overload. operator: the declared operator, None for one written in Python; out: the names of the arguments
+    that take its results."""
+
+    def __init__(self, overload, operator=None, out=()):
+        self.overload, self.operator, self.out = overload, operator, out
+        schema = overload._schema
+        self.name = operator.name if operator else schema.name
+        self.arguments = list(schema.arguments)
+        self.defaults = tuple(map(default_of, self.arguments))
+        self.writes = [i for i, a in enumerate(self.arguments) if a.alias_info is not None and a.alias_info.is_write]
+        self.inputs = [i for i, a in enumerate(self.arguments) if a.name not in out]
+        self.alias = [None] * len(schema.returns)  # for each return, the argument that it is
+        for i, r in enumerate(schema.returns):
+            if r.alias_info is not None and r.alias_info.is_write:
+                self.alias[i] = next((k for k in self.writes if self.arguments[k].alias_info.before_set & r.alias_info.before_set), None)
+        self.is_random = torch.Tag.nondeterministic_seeded in overload.tags or "Generator" in str(schema)
+        keyword = any(a.kwarg_only and "Tensor" in str(a.type) for a in self.arguments)
+        self.needs_positional = keyword or self.is_random or any(a is not None for a in self.alias) or schema.name.endswith("_")
+        self.generators = [i for i, a in enumerate(self.arguments) if "Generator" in str(a.type)]
+        self.now = threading.local()  # .generators: those of the current call, which DTensor's cache could not hold
+        self.library = self.positional = None
+
+    def register(self):
+        if self.needs_positional:
+            _torch._custom_op_handlers[self.overload] = self.call
+        else:
+            self.give(self.overload)
+        if self.is_random:
+            _torch._random_ops.add(self.overload)
+
+    def give(self, overload):
+        """Registers this strategy for an overload. Its key in DTensor's cache has every argument from the first on that is not a tensor: an
+        absent tensor before that would not count."""
+        first = next((i for i, a in enumerate(self.arguments) if str(a.type) != "Tensor"), len(self.arguments))
+        keywords = [a.name for a in overload._schema.arguments if a.kwarg_only]
+        _torch.sharding_propagator.register_op_strategy(overload, self, _torch.RuntimeSchemaInfo(first, keywords or None, needs_pytree=True))
+
+    def remove(self):
+        propagator = _torch.sharding_propagator
+        _torch._custom_op_handlers.pop(self.overload, None)
+        _torch._random_ops.discard(self.overload)
+        for overload in (self.overload, self.positional):
+            propagator.op_strategy_funcs.pop(overload, None)
+            propagator.op_to_schema_info.pop(overload, None)
+        if self.library is not None:
+            self.library._destroy()
+            self.library = self.positional = None
+
+    # ---- the positional form
+
+    def call(self, overload, args, kwargs):
+        """DTensor's handler of the overload."""
+        propagator = _torch.sharding_propagator
+        if overload in propagator.op_strategy_funcs or overload in getattr(propagator, "op_single_dim_strategy_funcs", ()):
+            _torch._custom_op_handlers.pop(overload)  # the program has registered another strategy
+            return overload(*args, **kwargs)
+        if self.positional is None:
+            self.define()
+        values = [*args, *(kwargs.get(a.name, d) for a, d in itertools.islice(zip(self.arguments, self.defaults), len(args), None))]
+        with private.operators._AutoDispatchBelowAutograd(), self.randomness(values):
+            self.now.generators = [values[i] for i in self.generators]
+            fresh = self.positional(*(v for i, v in enumerate(values) if i not in self.generators))
+        fresh = iter((fresh,) if isinstance(fresh, torch.Tensor) else fresh or ())
+        results = [next(fresh) if alias is None else values[alias] for alias in self.alias]
+        return None if not results else results[0] if len(results) == 1 else tuple(results)
+
+    def define(self):
+        arguments = ", ".join(f"{_type_text(a, i in self.writes and f'(w{i}!)')} {a.name}" for i, a in enumerate(self.arguments)
+                              if i not in self.generators)
+        fresh = [i for i, alias in enumerate(self.alias) if alias is None]
+        name = self.overload._schema.name.replace("::", "_") + "_" + self.overload._overloadname + "_positional"
+        self.library = torch.library.Library("dovetail_dtensor", "FRAGMENT")  # noqa: TOR901
+        self.library.define(f"{name}({arguments}) -> ({', '.join('Tensor' for _ in fresh)})", tags=torch.Tag.pt2_compliant_tag)
+        count = sum(not a.kwarg_only for a in self.arguments)
+        keywords = [a.name for a in self.arguments[count:]]
+
+        def run(*values):
+            values = list(values)
+            for i, generator in zip(self.generators, self.now.generators):
+                values.insert(i, generator)
+            made = self.overload(*values[:count], **dict(zip(keywords, values[count:])))
+            made = (made,) if len(self.alias) == 1 else made or ()
+            made = [made[i] for i in fresh]
+            return None if not made else made[0] if len(made) == 1 else tuple(made)
+
+        def traced(mode, /, *values):
+            with mode:
+                return run(*values)
+
+        self.library.impl(name, run, "CompositeExplicitAutograd")
+        private.register_fake("dovetail_dtensor::" + name, run, self.library)
+        self.positional = getattr(torch.ops.dovetail_dtensor, name).default
+        if private.functional:  # graphs contain the operator itself
+            from .functional import give_rule
+            give_rule(self.positional, traced)
+        self.give(self.positional)
+
+    @contextlib.contextmanager
+    def randomness(self, values):
+        """As DTensor around its own operators with random numbers: shards draw different numbers, replicas the same."""
+        first = next((x for v in values for x in _leaves(v) if isinstance(x, _torch.DTensor)), None)
+        if not self.is_random or first is None:
+            yield
+            return
+        random = _torch._random
+        if not random._rng_tracker and random.is_rng_supported_mesh(first.device_mesh):
+            random._rng_tracker = random.OffsetBasedRNGTracker(first.device_mesh)
+        if not random._rng_tracker or not random._rng_tracker.distribute_region_enabled or first._local_tensor.is_meta:
+            yield
+            return
+        given = next((i for i, v in enumerate(values) if isinstance(v, torch.Generator)), None)
+        generator = None
+        if given is not None:
+            generator, values[given] = values[given], None
+        with random._rng_tracker._distribute_region(first._spec, generator=generator):
+            yield
+
+    # ---- the strategy
 
     def __call__(self, schema):
         """An OpStrategy: all valid placements, of which DTensor takes the cheapest."""
-        given = {a.name: v for a, v in zip(self.operator.arguments, schema.args_schema)} | dict(schema.kwargs_schema)
-        specs = [(slot, x) for slot, a in enumerate(self.operator.arguments) if a.name in given for x in _leaves(given[a.name])]
-        rows = [outs + [ins[slot] if isinstance(x, _torch.OpStrategy) else None for slot, x in specs] for outs, ins in self.placements(given)]
-        found = _torch.expand_to_full_mesh_op_strategy(schema.get_mesh_from_args(), schema, rows, input_index=len(self.operator.returns))
+        values = list(schema.args_schema)
+        if schema.op is self.positional:
+            for i in self.generators:
+                values.insert(i, None)
+        given = dict(zip((a.name for a in self.arguments), (*values, *self.defaults[len(values):])))
+        specs = [(slot, x) for slot, a in enumerate(self.arguments) for x in _leaves(given[a.name])]
         tensors = [(slot, x.strategies[0].output_spec) for slot, x in specs if isinstance(x, _torch.OpStrategy)]
-        stay = [(i, slot, now) for i, (slot, now) in enumerate(tensors) if slot in self.operator.writes or self.operator.arguments[slot].kwarg_only]
+        if self.out:
+            self.check_out(given)
+        rows = []
+        for outs, ins in self.placements(given):
+            fresh = [] if self.out else [o for o, alias in zip(outs, self.alias) if alias is None or not self.needs_positional]
+            rows.append(fresh + [ins[slot] if isinstance(x, _torch.OpStrategy) else None for slot, x in specs])
+        found = _torch.expand_to_full_mesh_op_strategy(tensors[0][1].mesh, schema, rows, input_index=len(schema.op._schema.returns))
+        stay = [(i, slot, now) for i, (slot, now) in enumerate(tensors) if slot in self.writes]
         fitting = [s for s in found.strategies if all(s.input_specs[i].placements == now.placements for i, _, now in stay)]
         if not fitting:
-            said = ", ".join(f"'{self.operator.arguments[slot].name}' is placed as {now.placements}" for _, slot, now in stay)
-            raise RuntimeError(f"{self.operator.name}: no way to run it where its arguments lie, without moving what it writes to and what is "
-                               f"given by keyword: {said}. Redistribute it first, for instance to Replicate()")
+            said = ", ".join(f"'{self.arguments[slot].name}' is placed as {now.placements}" for _, slot, now in stay)
+            raise RuntimeError(f"{self.name}: no way to run it where its arguments lie, without moving what it writes to: {said}. Redistribute it "
+                               "first, for instance to Replicate()")
         return _torch.OpStrategy(fitting)
+
+    def check_out(self, given):
+        """DTensor cannot resize."""
+        made = self.operator.contract.infer([_meta(given[self.arguments[i].name]) for i in self.inputs]) if self.operator.contract else ()
+        for name, result in zip(self.out, made):
+            meta = given[name].strategies[0].output_spec.tensor_meta
+            if (meta.shape, meta.dtype) != (result.shape, result.dtype):
+                raise RuntimeError(f"{self.name}: argument '{name}': expected {result.dtype} and shape {[*result.shape]}, found {meta.dtype} and "
+                                   f"{[*meta.shape]}: a DTensor is not resized")
 
     def placements(self, given):
         """(those of the results, those of the arguments by slot) for one dim of the mesh."""
+        from torch.distributed.tensor import Replicate
+        yield [Replicate()] * len(self.alias), [Replicate()] * len(self.arguments)
+        if self.operator:
+            for outs, ins in self.declared([given[self.arguments[i].name] for i in self.inputs]):
+                ins = iter(ins)
+                results = dict(zip(self.out, outs))
+                yield outs, [results[a.name] if a.name in results else next(ins) for a in self.arguments]
+
+    def declared(self, values):
+        """The same of the operator's own results and arguments, from its contract. values: its arguments, with strategies for tensors."""
         from torch.distributed.tensor import Partial, Replicate, Shard
         operator = self.operator
         n = len(operator.arguments)
-        yield [Replicate()] * len(operator.returns), [Replicate()] * n
         if not operator.contract or not operator.contract.tree["places"]:
             return
-        values = [_meta(given[a.name]) if a.name in given else default for a, default in zip(operator.arguments, operator.defaults)]
+        values = [_meta(v) for v in values]
         parallel, sums, kinds = operator.contract.items(values)
         tensors = [s for s in range(n) if any(isinstance(x, torch.Tensor) for x in _leaves(values[s]))]
 
@@ -94,6 +257,15 @@ class _Strategy:
             whole = [s for s in tensors if ins and ins[s] == Replicate() and any(x.is_floating_point() or x.is_complex() for x in _leaves(values[s]))]
             if ins and not whole and not operator.writes:
                 yield [None if kind == "absent" else Partial() for kind in kinds], ins
+
+
+def _type_text(argument, written):
+    """An argument's type as a schema writes it, with the annotation of a written argument. torch does not tell SymInt from int."""
+    text = type_text(argument.type)
+    for theirs, schemas in (("number", "Scalar"), ("int", "SymInt"), ("Tensor", "Tensor" + (written or ""))):
+        if text.startswith(theirs):
+            return schemas + text.removeprefix(theirs)
+    return text
 
 
 def _leaves(value):

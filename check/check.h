@@ -247,8 +247,9 @@ const char *check_program(const char *name);
 /* coverage.c. Write the header that an operator's source is built with, and the file in which processes that have
  * DOVETAIL_COVERAGE in their environment mark what they reach. False: not written. */
 bool check_coverage_begin(const char *header, const char *map);
-/* The lines of the source that belong to functions which ran, and that were not reached: "41, 60-63"; "": none, or not known. */
-void check_unreached(const char *binary, const char *map, const char *source, char *out, size_t room);
+/* The lines of the source that belong to functions which ran, and that were not reached: "41, 60-63"; "": none, or not known.
+ * *loop: the line of a loop of which no case reached the body, though it is the last one of its function; 0: there is none. */
+void check_unreached(const char *binary, const char *map, const char *source, char *out, size_t room, int32_t *loop);
 /* A size to try, with its neighbours. */
 void check_add_special(check_op *op, int64_t x);
 /* The same for the sizes that a C file compares with. */
@@ -654,9 +655,10 @@ typedef struct check_loop {
 /* What a child leaves in shared memory. */
 typedef struct check_result {
     enum check_outcome outcome;
-    uint32_t cases, refused; /* cases tried; and how many of them the kernel refused with a message */
-    uint32_t fault;          /* enum check_fault_kind; 0: none */
-    uint64_t step;           /* increases while the child makes progress, for time limits */
+    uint32_t cases, refused;      /* cases tried; and how many of them the kernel refused with a message */
+    uint32_t full, full_accepted; /* cases in which no tensor is empty; and how many of them the kernel accepted */
+    uint32_t fault;               /* enum check_fault_kind; 0: none */
+    uint64_t step;                /* increases while the child makes progress, for time limits */
     bool apart;     /* it was forked off a process that had called the kernel, whose threads it lacks: it may wait for them */
     double took;    /* of one attempt that is made again: seconds of processor time */
     int32_t helper; /* the process that the child waits for: its processor time counts, it is killed with the child; 0: none */

@@ -118,13 +118,53 @@ static bool is_unreached(const block *blocks, size_t from, size_t to)
     return any;
 }
 
-void check_unreached(const char *binary, const char *map, const char *source, char *out, size_t room)
+/* A flag for each line of a text, from 1 on: it begins a loop, or the line before does. The caller frees it; NULL: no memory. */
+static bool *find_loops(const char *text, int32_t *lines)
+{
+    static const char *const words[] = { "for (", "while (", "for(", "while(" };
+    *lines = 2;
+    for (const char *s = text; *s; s++)
+        *lines += *s == '\n';
+    bool *in = calloc((size_t)*lines + 2, 1);
+    for (int32_t at = 1; in && text; at++) {
+        const char *const end = strchr(text, '\n');
+        for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
+            const char *const found = strstr(text, words[k]);
+            if (found && (!end || found < end))
+                in[at] = in[at + 1] = true;
+        }
+        text = end ? end + 1 : NULL;
+    }
+    return in;
+}
+
+/* The line of the last loop of a function that ran, if no case reached its body; 0: there is none. blocks are sorted by line. */
+static int32_t find_unreached_loop(const block *blocks, size_t n, const char *source)
+{
+    size_t size;
+    int32_t lines = 0, found = 0;
+    char *const text = check_read(source, &size);
+    bool *const in = text ? find_loops(text, &lines) : NULL;
+    for (size_t i = n; i-- > 0 && in && !found;) {
+        bool other = !blocks[i].own || !blocks[i].ran || blocks[i].reached || blocks[i].line > lines || !in[blocks[i].line];
+        for (size_t k = 0; k < n && !other; k++) /* a loop that was reached, here or later */
+            other = blocks[k].own && blocks[k].reached && blocks[k].line >= blocks[i].line && blocks[k].line <= lines &&
+                in[blocks[k].line] && !strcmp(blocks[k].function, blocks[i].function);
+        found = other ? 0 : blocks[i].line;
+    }
+    free(in);
+    free(text);
+    return found;
+}
+
+void check_unreached(const char *binary, const char *map, const char *source, char *out, size_t room, int32_t *loop)
 {
     size_t size, mapped, used = 0;
     unsigned char *const elf = (void *)check_read(binary, &size), *const marks = (void *)check_read(map, &mapped);
     block *const blocks = calloc(MOST_BLOCKS, sizeof *blocks);
     uint64_t function = 0;
     *out = '\0';
+    *loop = 0;
     if (mapped == MAP)
         memcpy(&function, marks, sizeof function);
     const size_t n = elf && blocks && function ? find_calls(elf, size, function, blocks) : 0;
@@ -135,6 +175,7 @@ void check_unreached(const char *binary, const char *map, const char *source, ch
         find_functions_that_ran(blocks, n);
         qsort(blocks, n, sizeof *blocks, by_line);
     }
+    *loop = find_unreached_loop(blocks, n, source);
     int32_t first = 0, last = 0; /* lines with nothing that was reached in between; 0: none */
     for (size_t i = 0, end; i <= n && used < room; i = end) {
         for (end = i; end < n && blocks[end].line == blocks[i].line; end++)

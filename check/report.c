@@ -286,6 +286,21 @@ static void print_undeclared(const printer *p, const check_op *ops, size_t nops)
     free(texts);
 }
 
+/* How many cases the kernels of an operator accepted and refused, where some were refused, by the property that tried most. */
+static void print_refused(const printer *p)
+{
+    for (size_t i = 0; i < p->njobs; i++) {
+        const check_job *job = &p->jobs[i];
+        const check_result *r = job->result;
+        bool again = !r->refused || !job->row || r->refused > r->cases;
+        for (size_t k = 0; k < p->njobs && !again; k++)
+            again = p->jobs[k].row == job->row && p->jobs[k].result->refused && p->jobs[k].result->cases + (k < i) > r->cases;
+        if (!again)
+            fprintf(p->to, "\ncases of %s, row %s: %u accepted, %u refused by the kernel (%s)\n", job->op->name, job->row->name,
+                r->cases - r->refused, r->refused, r->note);
+    }
+}
+
 /* How far the plans went: of each operator all rows together, of many operators in one line. */
 static void print_pairs(const printer *p, const check_op *ops, size_t nops)
 {
@@ -363,6 +378,7 @@ void check_report_table(const check_op *ops, size_t nops, const check_job *jobs,
     print_dropped(&p);
     print_undeclared(&p, ops, nops);
     print_pairs(&p, ops, nops);
+    print_refused(&p);
     fprintf(to, "\n%zu passed, %zu failed, %zu not checked\n", counts[CHECK_PASS], counts[CHECK_FAIL], counts[CHECK_NOT]);
 }
 

@@ -179,12 +179,40 @@ static const dv_host host_of_programs = { .size = sizeof host_of_programs,
     .copy_tensor = copy_tensor,
     .stream = stream_of };
 
+/* ---- MindSpore ---- */
+
+static int own_stream(const dv_ascend_framework *f, dv_device device, void **out)
+{
+    (void)f;
+    return stream_of(NULL, device, out);
+}
+
+static int enqueue_and_wait(const dv_ascend_framework *f, void *stream, const char *name, int (*task)(void *arg), void *arg)
+{
+    (void)f, (void)name;
+    if (task(arg))
+        return DV_OK; /* it has set the error */
+    const int32_t status = dv__acl.aclrtSynchronizeStream(stream);
+    return status ? acl_fail("aclrtSynchronizeStream", status) : DV_OK;
+}
+
+/* MindSpore does not tell which stream it uses. A call runs on this library's stream and ends when the kernel has; the bridge has
+ * waited for MindSpore's streams before it. */
+static const dv_ascend_framework mindspore = {
+    .size = sizeof mindspore, .name = "mindspore", .stream = own_stream, .enqueue = enqueue_and_wait
+};
+
 /* ---- Opening and closing ---- */
 
 static _Atomic(const dv_ascend_framework *) framework;
 static const dv_aclnn aclnn = { sizeof aclnn, 0, dv__aclnn_run, dv__launcher_run };
 
 const dv_ascend_framework *dv__framework(void) { return atomic_load(&framework); }
+
+const dv_ascend_framework *dv__framework_of(const dv_host *host)
+{
+    return host && host->name && !strcmp(host->name, mindspore.name) ? &mindspore : dv__framework();
+}
 
 int dv_ascend_open(const dv_ascend_framework *f)
 {

@@ -216,7 +216,7 @@ static int start(dv_context *ctx, const dv_running *call, const dv__aclnn_functi
     t->launcher = launcher;
     t->nwords = nwords;
     t->op = dv_operator_ref(call->op);
-    const int status = launch(dv__framework(), ctx, call, t);
+    const int status = launch(dv__framework_of(call->host), ctx, call, t);
     return status ? dv_error(ctx, status, "%s", dv_last_error()) : DV_OK;
 }
 

@@ -1,6 +1,7 @@
-"""Kernel rows that call aclnn operators or launchers, on torch_npu's tensors: docs/ascend.md. Importing this module imports neither torch_npu nor opens CANN.
+"""Kernels that are aclnn operators or launchers, on tensors of torch_npu and MindSpore: docs/ascend.md. Importing this module imports neither of
+them and does not open CANN.
 
-Where torch_npu is imported and a library with such rows is loaded, CANN is opened with torch_npu as the framework. A failure is kept until
+Where torch_npu or MindSpore is imported and a library with such rows is loaded, CANN is opened, with torch_npu as the framework if it is there. A failure is kept until
 somebody asks: open() raises it.
 """
 import os
@@ -11,13 +12,15 @@ from ..torch import _when_imported
 __all__ = ["open"]
 OFFERS = frozenset()
 _waiting = []
-_is_open = False
+_wanted = False  # is there a library with such rows?
+_opened = None  # the framework's name, or "" for none
 
 
 def attach(library):
     if getattr(library, "name", None) != "base":
         _waiting.append(library)
-        _when_imported("torch_npu", _open_for_waiting)
+        for framework in ("torch_npu", "mindspore"):
+            _when_imported(framework, _open_for_waiting)
 
 
 def detach(library):
@@ -26,12 +29,18 @@ def detach(library):
 
 
 def _open_for_waiting():
+    global _wanted
     waiting, _waiting[:] = _waiting[:], []
-    if not _is_open and any(map(_has_rows, waiting)):
+    _wanted = _wanted or any(map(_has_rows, waiting))
+    if _wanted and _opened != _framework():
         try:
             open()
         except (RuntimeError, OSError):
             pass  # a call's message names open(), which raises this again
+
+
+def _framework():
+    return "torch_npu" if "torch_npu" in sys.modules else ""
 
 
 def _has_rows(library):
@@ -46,9 +55,10 @@ def _has_rows(library):
 def open():
     """Open CANN's libraries, with torch_npu's streams, memory and queue where torch_npu is imported. RuntimeError says what is missing."""
     import ctypes  # here, so that programs without an NPU do not pay for it
-    global _is_open
+    global _opened
+    framework = _framework()
     bridge = ctypes.CDLL(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib", "libdovetail_ascend.so"))
     bridge.dv_last_error.restype = ctypes.c_char_p
-    if bridge.dv_ascend_open_torch() if "torch_npu" in sys.modules else bridge.dv_ascend_open(None):
+    if bridge.dv_ascend_open_torch() if framework else bridge.dv_ascend_open(None):
         raise RuntimeError(bridge.dv_last_error().decode())
-    _is_open = True
+    _opened = framework

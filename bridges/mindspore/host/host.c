@@ -1,5 +1,6 @@
-/* MindSpore's table: eager calls (PyNative) by pointers. A Tensor has no C interface, so it is read by the methods of its base
- * class TensorPy. Where a gradient may be wanted, the call goes through dovetail.mindspore, which records it.
+/* MindSpore's table: eager calls (PyNative) by pointers, on the CPU and on Ascend NPUs. A Tensor has no C interface, so it is
+ * read by the methods of its base class TensorPy. Where a gradient may be wanted, the call goes through dovetail.mindspore, which
+ * records it.
  *
  * MindSpore runs operators later, in threads of its own, and a tensor's pointer does not wait for them: a pending in-place
  * operator may still write what the kernel reads, and a pending read may still need what the kernel overwrites. So each call
@@ -8,15 +9,16 @@
 #include "../../numpy/host/array.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { DTYPES = 64 };
 
 static PyTypeObject *tensor_type;
 static bool only_cpu; /* this MindSpore is built for nothing else: tensors need not be asked */
 static PyObject *data_ptr, *strides_of, *dtype_text, *device_text, *shape_text, *file_text, *name_text, *back_text, *wait_for_all,
-    *tracing, *wants_gradients;                                /* functions of MindSpore */
-static PyObject *from_numpy, *from_bytes, *as_strided, *types; /* types: the module */
-static PyObject *in_graph_text;                                /* of dovetail.mindspore */
+    *wait_for_device, *tracing, *wants_gradients;                      /* functions of MindSpore */
+static PyObject *from_numpy, *from_bytes, *empty, *as_strided, *types; /* types: the module */
+static PyObject *in_graph_text;                                        /* of dovetail.mindspore */
 
 static struct {
     PyObject *type; /* a reference; equal types are the same object */
@@ -80,6 +82,8 @@ static int get_ready(void)
         { &strides_of, "mindspore._c_expression", "TensorPy.stride" },
         { &from_bytes, "mindspore._c_expression", "TensorPy.convert_bytes_to_tensor" },
         { &from_numpy, "mindspore", "Tensor.from_numpy" },
+        { &empty, "mindspore.mint", "empty" },
+        { &wait_for_device, "mindspore", "runtime.synchronize" },
         { &wait_for_all, "mindspore.graph.api", "_pynative_executor._executor.sync" },
         { &wants_gradients, "mindspore.graph.api", "_pynative_executor._executor.requires_grad" },
         { &tracing, "mindspore.graph.jit_context", "jit_context" },
@@ -190,41 +194,50 @@ static int numbers(PyObject *from, int64_t *to)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Not on the CPU: the pointer is a device's. NULL, or where it is. */
-static const char *elsewhere(PyObject *o)
+/* Finds where a tensor is. Returns NULL, or why its memory cannot be used. */
+static const char *device_of(PyObject *o, dv_device *out)
 {
     static char text[160];
+    *out = (dv_device){ .type = DV_CPU };
     if (only_cpu)
         return NULL;
     PyObject *device = PyObject_GetAttr(o, device_text);
-    const char *name = device && PyUnicode_Check(device) ? PyUnicode_AsUTF8AndSize(device, NULL) : NULL;
-    const bool here = name && !strncmp(name, "CPU", 3);
-    if (!here)
-        snprintf(
-            text, sizeof text, "a tensor on %.32s (Dovetail takes MindSpore's tensors on the CPU)", name ? name : "a device");
+    const char *name = device && PyUnicode_Check(device) ? PyUnicode_AsUTF8AndSize(device, NULL) : NULL, *why = NULL;
+    if (name && !strncmp(name, "Ascend:", 7))
+        *out = (dv_device){ .type = DV_NPU, .id = (int32_t)strtol(name + 7, NULL, 10) };
+    else if (!name || strncmp(name, "CPU", 3) != 0)
+        snprintf(text, sizeof text, "a tensor on %.32s (Dovetail takes MindSpore's tensors on the CPU and on Ascend)",
+            name ? name : "a device"),
+            why = text;
     Py_XDECREF(device);
     PyErr_Clear();
-    return here ? NULL : text;
+    return why;
 }
 
-/* Describe a tensor. NULL with an exception, or with *why set. */
+/* Describes a tensor. Returns NULL with an exception, or with *why set. On an NPU it waits for all of MindSpore's streams: its
+ * kernels, and the allocation of a new tensor, are asynchronous, and the kernel runs on a stream of Dovetail. */
 static dv_tensor *view(ext_call *c, PyObject *o, const char **why)
 {
-    static const dv_device cpu = { .type = DV_CPU };
     dv_tensor *t = NULL;
+    dv_device device;
+    if ((*why = device_of(o, &device)))
+        return NULL;
+    PyObject *waited = device.type == DV_CPU ? NULL : ask(wait_for_device, NULL);
+    if (device.type != DV_CPU && !waited)
+        return NULL;
     PyObject *type = PyObject_GetAttr(o, dtype_text), *steps = ask(strides_of, o), *place = ask(data_ptr, o);
     PyObject *shape = PyObject_GetAttr(o, shape_text);
     const uint32_t key = type ? key_of(type) : 0;
     if (!type || !steps || !place || !shape)
         goto done;
-    if ((*why = elsewhere(o)) || (!key && (*why = "a tensor of an element type that operators do not know")))
+    if (!key && (*why = "a tensor of an element type that operators do not know"))
         goto done;
     const size_t n = (size_t)PyTuple_Size(shape);
     if (PyErr_Occurred() || !(t = ext_alloc(c, sizeof *t + (2 * n + 1) * sizeof(int64_t))))
         goto done;
     int64_t *numbers_of = (int64_t *)(void *)(t + 1);
     *t = (dv_tensor){ .data = PyLong_AsVoidPtr(place),
-        .device = cpu,
+        .device = device,
         .ndim = (int32_t)n,
         .dtype = dv_dtype_from_key(key),
         .shape = numbers_of,
@@ -232,6 +245,7 @@ static dv_tensor *view(ext_call *c, PyObject *o, const char **why)
     if (numbers(shape, numbers_of) || numbers(steps, numbers_of + n))
         t = NULL;
 done:
+    Py_XDECREF(waited);
     Py_XDECREF(type);
     Py_XDECREF(steps);
     Py_XDECREF(place);
@@ -287,9 +301,26 @@ static PyObject *copied(const void *data, dv_dtype of, int32_t ndim, const int64
     return o;
 }
 
-/* A dense Tensor, uninitialised. NULL with an exception. */
-static PyObject *dense(dv_dtype of, int32_t ndim, const int64_t *shape)
+/* Makes an uninitialised dense Tensor on an NPU. MindSpore uses one NPU in a process. */
+static PyObject *dense_on_npu(dv_dtype of, int32_t ndim, const int64_t *shape)
 {
+    PyObject *type = dtype_object(of), *sizes = tuple_of(ndim, shape), *o = NULL;
+    PyObject *args = type && sizes ? PyTuple_Pack(1, sizes) : NULL;
+    PyObject *named = args ? Py_BuildValue("{s:O,s:s}", "dtype", type, "device", "Ascend") : NULL;
+    if (named)
+        o = PyObject_Call(empty, args, named);
+    Py_XDECREF(named);
+    Py_XDECREF(args);
+    Py_XDECREF(sizes);
+    Py_XDECREF(type);
+    return o;
+}
+
+/* A dense Tensor, uninitialised. NULL with an exception. */
+static PyObject *dense(dv_device device, dv_dtype of, int32_t ndim, const int64_t *shape)
+{
+    if (device.type == DV_NPU)
+        return dense_on_npu(of, ndim, shape);
     PyObject *type = dtype_object(of); /* for the error */
     Py_XDECREF(type);
     return !type ? NULL : is_new_type(of) ? copied(NULL, of, ndim, shape) : over(dvnp_new(of, ndim, shape, NULL));
@@ -301,14 +332,14 @@ static bool is_dense(int32_t ndim, const int64_t *shape, const int64_t *strides)
     return !strides || dv_tensor_is_contiguous(&t);
 }
 
-static PyObject *new_object(dv_dtype of, int32_t ndim, const int64_t *shape, const int64_t *strides)
+static PyObject *new_object(dv_device device, dv_dtype of, int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
     if (is_dense(ndim, shape, strides))
-        return dense(of, ndim, shape);
+        return dense(device, of, ndim, shape);
     int64_t n = 1; /* up to the last element */
     for (int32_t i = 0; i < ndim; i++)
         n = shape[i] ? n + (shape[i] - 1) * strides[i] : n;
-    PyObject *all = dense(of, 1, &n), *o = all ? strided(all, ndim, shape, strides, 0) : NULL;
+    PyObject *all = dense(device, of, 1, &n), *o = all ? strided(all, ndim, shape, strides, 0) : NULL;
     Py_XDECREF(all);
     return o;
 }
@@ -352,15 +383,24 @@ static int new_tensor(const dv_host *host, int index, dv_dtype of, dv_device dev
 {
     ext_call *c = ext_call_of(host);
     *out = NULL;
-    if (device.type != DV_CPU)
-        return dv_fail(DV_EDEVICE, "%s: a result on %s (Dovetail makes MindSpore's tensors on the CPU)", c->f->name,
+    const bool npu = device.type == DV_NPU;
+    if (!npu && device.type != DV_CPU)
+        return dv_fail(DV_EDEVICE, "%s: a result on %s (Dovetail makes MindSpore's tensors on the CPU and on Ascend)", c->f->name,
             dv_device_name(device.type));
+    if (npu && index < 0)
+        return dv_fail(DV_ENOTSUP,
+            "%s: its kernel needs a contiguous copy of a tensor on Ascend, and Dovetail makes none in MindSpore: give it "
+            "x.contiguous()",
+            c->f->name);
+    if (npu && !ext_is_tensor(c, index))
+        return dv_fail(DV_ENOTSUP, "%s: result %d is a list of tensors, which Dovetail makes on the CPU only in MindSpore",
+            c->f->name, index);
     if (!ext_is_tensor(c, index))
         return ext_tensor_new(of, ndim, shape, strides, out);
     const ext_gil g = ext_take_gil(c);
-    const int status = !is_new_type(of) && is_dense(ndim, shape, strides)
+    const int status = !npu && !is_new_type(of) && is_dense(ndim, shape, strides)
         ? made_over_array(c, index, of, ndim, shape, out)
-        : made(c, index, new_object(of, ndim, shape, strides), out);
+        : made(c, index, new_object(device, of, ndim, shape, strides), out);
     ext_give_gil(g);
     return status;
 }

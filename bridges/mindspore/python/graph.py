@@ -10,6 +10,7 @@ import os
 import re
 import threading
 
+import mindspore
 import numpy as np
 from mindspore import Tensor, ops
 from mindspore.common import dtype as mstype
@@ -53,7 +54,8 @@ def primitive(operator, **fixed):
         raise TypeError(f"{operator.name}: it has several overloads; give one of them: {', '.join(o.name for o in operator.overloads)}")
     tree, (slots, results) = json.loads(operator.json()), operator._slots()
     name = operator.name
-    reason = _refusal(tree, results)
+    target = mindspore.get_context("device_target")
+    reason = _refusal(tree, results) if target == "CPU" else f"MindSpore's graphs here run on {target}, and a primitive's kernel on the CPU: call the operator in eager mode, or mindspore.set_device('CPU') first"
     if reason:
         raise NotImplementedError(f"{name}: {reason}")
     parameters, words, given = _describe.signature(operator).parameters, [], []

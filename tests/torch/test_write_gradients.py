@@ -151,3 +151,86 @@ def test_a_view_cannot_be_written_by_what_has_other_results(load):
     assert sums.sum() == 6
     both(x, sums.sum(0)).sum().backward()
     assert torch.equal(x.grad, torch.ones(3, dtype=torch.float64))
+
+
+REFUSED = """
+#include <dovetail_op.h>
+struct add { dv_tensor *d; const dv_tensor *x; };
+DV_OPERATOR(add_into, struct add, (d, x), .schema = "add_into(Tensor(a!) d, Tensor x) -> ()", .contract = "d[*s]:f32, x[*s]:f32; parallel(*s)",
+    .gradient = "d: grad; x: grad", .native = "d + x");
+DV_OPERATOR(add_, struct add, (d, x), .schema = "add_(Tensor(a!) d, Tensor x) -> Tensor(a!)", .contract = "d[*s]:f32, x[*s]:f32; parallel(*s)",
+    .gradient = "d: grad; x: grad", .native = "d + x");
+DV_OPERATOR(copy_to, struct add, (x, d), .schema = "copy_to(Tensor x, *, Tensor(a!) d) -> ()", .contract = "d[*s]:f32, x[*s]:f32; parallel(*s)",
+    .gradient = "x: grad", .native = "x + 0");
+struct each { dv_mut_tensors xs; const dv_tensor *y; };
+DV_OPERATOR(add_each, struct each, (xs, y), .schema = "add_each(Tensor(a!)[] xs, Tensor y) -> ()", .contract = "xs{i}[*s]:f32, y[*s]:f32; parallel(*s)",
+    .gradient = "xs: grad; y: grad[0] + grad[1]", .native = "xs: [xs[0] + y, xs[1] + y]");
+DV_LIBRARY(refused, &dv_op_add_into, &dv_op_add_, &dv_op_copy_to, &dv_op_add_each);
+"""
+
+
+class Slice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x[:2]
+
+    @staticmethod
+    def backward(ctx, g):
+        return torch.cat([g, g.new_zeros(1)])
+
+
+def without_grad(p):
+    with torch.no_grad():
+        return p[:2]
+
+
+def in_inference(p):
+    with torch.inference_mode():
+        return p.detach()[:2]
+
+
+WRITTEN = {
+    "leaf": lambda p: p, "view of leaf": lambda p: p[:2], "transposed leaf": lambda p: p.view(3, 1).t(), "unbind": lambda p: (p * 1).view(3, 1).unbind()[1],
+    "unbind of leaf": lambda p: p.view(3, 1).unbind()[0], "view of split": lambda p: (p * 1).split(2)[0][1:], "custom": lambda p: Slice.apply(p * 1),
+    "no grad": without_grad, "no grad, no leaf": lambda p: without_grad(p * 1), "inference": in_inference, "expand": lambda p: p[:1].expand(3),
+    "detached": lambda p: p.detach()[1:], "view": lambda p: (p * 1)[:2], "steps": lambda p: (p * 1)[::2], "parameter": lambda p: torch.nn.Parameter(p.detach())}
+
+
+@pytest.mark.parametrize("of_x", [False, True])
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_a_refused_call_has_written_nothing(load, kind, of_x):
+    """Refused where torch's own operator is refused, and then neither the elements nor the version have changed; otherwise with torch's gradients."""
+    f, ops = load(REFUSED), torch.ops.refused
+    calls = {"torch": lambda d, x: d.add_(x), "torch copy_": lambda d, x: d.copy_(x), "function": f.add_into, "ops": ops.add_into, "returned": f.add_,
+             "keywords": lambda d, x: ops.add_into(x=x, d=d), "copy": lambda d, x: f.copy_to(x, d=d), "copy, ops": lambda d, x: ops.copy_to(d=d, x=x)}
+    outcomes = {}
+    for name, call in calls.items():
+        p = torch.ones(3, requires_grad=True)
+        d = WRITTEN[kind](p)
+        x = torch.full(d.shape, 2.0, requires_grad=of_x)
+        before, version = d.detach().clone(), d._version
+        try:
+            call(d, x)
+        except RuntimeError:
+            outcomes[name] = "refused"
+            assert torch.equal(d.detach(), before) and d._version == version, name
+            continue
+        whole = d._base if d._is_view() and d._base.requires_grad else d
+        gradients = torch.autograd.grad((d.sum() + whole.sum()), [t for t in (p, x) if t.requires_grad], allow_unused=True) if d.requires_grad else []
+        outcomes[name] = d._version - version, d.tolist(), [None if g is None else g.tolist() for g in gradients]
+    copies = {name for name in outcomes if "copy" in name}
+    for name, outcome in outcomes.items():
+        assert outcome == outcomes["torch copy_" if name in copies else "torch"], (name, outcomes)
+
+
+@pytest.mark.parametrize("kind", [k for k in WRITTEN if k not in ("detached", "expand")])
+@pytest.mark.parametrize("by_ops", [False, True])
+def test_a_refused_list_has_written_nothing(load, kind, by_ops):
+    """The second of two written tensors is refused: the first is as before."""
+    f = load(REFUSED).add_each
+    p = torch.ones(3, requires_grad=True)
+    second = WRITTEN[kind](p)
+    first = torch.zeros(second.shape)
+    with pytest.raises(RuntimeError, match="refused::add_each: argument 'xs'"):
+        (torch.ops.refused.add_each if by_ops else f)([first, second], torch.ones(second.shape, requires_grad=True))
+    assert not first.any() and first._version == 0 and not first.requires_grad and second.eq(1).all() and second._version == 0

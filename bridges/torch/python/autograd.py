@@ -21,6 +21,9 @@ _BELOW = _torch._after_autograd_keyset.remove(_torch.DispatchKey.ADInplaceOrView
 
 _AUTOGRAD = _torch.DispatchKey.Autograd
 
+_VIEWS = {"MULTI_OUTPUT_NODE": "one of several results of a function (as of unbind or split)", "IN_CUSTOM_FUNCTION": "made in an autograd.Function",
+          "NO_GRAD_MODE": "made in no_grad mode", "INFERENCE_MODE": "made in inference mode"}  # by torch's CreationMeta
+
 _now = threading.local()  # .below: state of the current call for a Function's forward; .done: the same for its jvp
 
 
@@ -36,6 +39,7 @@ class Autograd:
         self.refuses = bool(op.writes) and not tree  # a needed gradient is an error here, not later in backward
         targets = set(self.rule.targets)
         self.differentiable = [i for i in self.tensors + self.lists if op.slots[i]["name"] in targets]
+        self.wanting = [i for i in self.tensors + self.lists if self.refuses or i in self.differentiable or i in op.writes]
         self.views = op.is_view
         self.tangent = Tangent(TORCH, *declared, op.declaration["tangent"]) if op.declaration["tangent"] else None
         self._vjp = self.registration = self.direct = None
@@ -87,9 +91,9 @@ class Autograd:
         duals = self.duals(values) if forward_ad._current_level >= 0 and _torch._is_fwd_grad_enabled() else None
         wanted = False
         if torch.is_grad_enabled():
-            if op.writes:
-                self.check_leaves(values)
             wanted = self.wants(values)
+            if op.writes and wanted:
+                self.check_leaves(values)
         keys = _torch.key_extractor(self.all_tensors(values), _BELOW)
         if not wanted and not duals:
             out = self.below(keys, values[:self.positional], dict(zip(self.keywords, values[self.positional:])))
@@ -104,8 +108,8 @@ class Autograd:
             return self.function.apply(*values)
 
     def wants(self, values):
-        """Does an argument that has a gradient require one?"""
-        for i in self.tensors + self.lists if self.refuses else self.differentiable:
+        """True if an argument that has a gradient, or is written, requires one."""
+        for i in self.wanting:
             v = values[i]
             if isinstance(v, torch.Tensor) and v.requires_grad:
                 return True
@@ -153,19 +157,34 @@ class Autograd:
                                    "allowed. You can make a clone to get a normal tensor before doing inplace update.")
 
     def check_leaves(self, values):
+        """torch's own rule, before anything is written: torch itself applies it to a Function's outputs (check_inplace() in VariableTypeUtils.h)."""
         for name, x in self.written(values):
-            if x.requires_grad and x.is_leaf:
-                raise RuntimeError(f"{self.operator.name}: argument '{name}': a leaf that requires grad cannot be written to in place")
+            why = "a leaf that requires grad cannot be written to in place" if x.requires_grad and x.is_leaf else self.why_no_view(x)
+            if why:
+                raise RuntimeError(f"{self.operator.name}: argument '{name}': {why}")
+
+    @staticmethod
+    def why_no_view(x):
+        """Why autograd cannot track a write to x; None if it can, or x is no view."""
+        if not x._is_view():
+            return None
+        made = _torch._get_creation_meta(x).name
+        if made != "DEFAULT":
+            return f"a view that is {_VIEWS.get(made, made)} cannot be written to in place: PyTorch's autograd cannot track that. Write to a clone of it"
+        if x.requires_grad and x._base.is_leaf:
+            return "a view of a leaf that requires grad cannot be written to in place"
+        return None
 
     def check_views(self, values):
-        """torch's own rule: it rewrites the history of what a written view looks at, for one output only."""
+        """torch's own rule: it rewrites the history of what a written view looks at for one output, which is the Function's first input."""
         written = list(self.written(values))
-        if len(written) > 1 or any(r.alias_info is None for r in self.operator.returns):
+        several = len(written) > 1 or any(r.alias_info is None for r in self.operator.returns)
+        if several or any(i in self.lists for i in self.operator.writes):
             for name, x in written:
                 if x._is_view():
-                    raise RuntimeError(f"{self.operator.name}: argument '{name}': a view cannot be written to where a gradient is wanted and the operator has "
-                                       "other results too: PyTorch's autograd cannot track that. Write to a tensor that is no view, or call it under "
-                                       "torch.no_grad()")
+                    what = "has other results too" if several else "takes it in a list"
+                    raise RuntimeError(f"{self.operator.name}: argument '{name}': a view cannot be written to where a gradient is wanted and the operator "
+                                       f"{what}: PyTorch's autograd cannot track that. Write to a tensor that is no view, or call it under torch.no_grad()")
 
     # ---- views: torch's own, which track what they are views of
 

@@ -117,6 +117,9 @@ class Function:
     def __init__(self, operator, rule, call, jvp=None):
         self.operator, self.rule = operator, rule
         self.args = operator.slots
+        # What the Function is given: written tensors come first, since autograd takes the first input of a Function that writes a view for the
+        # view (CopySlices in torch/csrc/autograd/functions/tensor.cpp).
+        self.inputs = sorted(self.args, key=lambda a: self.args.index(a) not in operator.writes or is_list(a["type"]))
         self.lists = [a["name"] for a in self.args if is_list(a["type"])]
         self.result_lists = [i for i, r in enumerate(operator.results) if is_list(r["type"])]
         self.source = rule.source()
@@ -134,7 +137,7 @@ class Function:
         made = type(name, (_torch._SingleLevelFunction,), {k: staticmethod(m) for k, m in methods.items()})
         made._backward_cls.apply = made.backward  # the engine's call, looked up once
         self.function, self.apply = made, made.apply
-        if self.lists or self.result_lists or operator.written_only:
+        if self.lists or self.result_lists or operator.written_only or self.inputs != self.args:
             self.apply = self.wrapped(name)
 
     def direct(self):
@@ -171,7 +174,7 @@ class Function:
             self.kept.append((local, f"Like({local})" if slot["type"] == "Tensor" else f"None if {local} is None else Like({local})"))
 
     def parameters(self):
-        return [f"a_{a['name']}" for a in self.args] + (["lengths_out"] if self.result_lists else []) + (["*more"] if self.lists else [])
+        return [f"a_{a['name']}" for a in self.inputs] + (["lengths_out"] if self.result_lists else []) + (["*more"] if self.lists else [])
 
     def given(self, a):
         return f"**{{{a['name']!r}: a_{a['name']}}}" if a["keyword"] else f"a_{a['name']}"  # a name may be a keyword of Python
@@ -217,7 +220,7 @@ class Function:
             lines.append(f"{x}, more = lengths(more, ctx.lengths[{i}])")
         lines += [f"{x} = ctx.{x}" for x, _ in self.kept]
         targets = set(self.rule.targets)
-        needs = [f"n_{a['name']}" if a["name"] in targets else "_" for a in self.args]
+        needs = [f"n_{a['name']}" if a["name"] in targets else "_" for a in self.inputs]
         rule = self.rule.lines(self.source) if targets else []
         if self.result_lists:
             needs.append("_")
@@ -230,10 +233,14 @@ class Function:
             lines.append(f"n_{x}, more = list(more[:ctx.counts[{i}]]), more[ctx.counts[{i}]:]")
         lines += rule
         out = []
-        for a in self.args:
+        for k, a in enumerate(self.inputs):
             n = a["name"]
             one = n in targets and is_tensor(a["type"])
             out.append("None" if not one else f"d_{n}" if a["type"] == "Tensor" else f"d_{n} if n_{n} else None")
+            if len(self.outputs) == 1 and is_tensor(a["type"]) and self.args.index(a) in self.operator.writes:
+                # Of a written view autograd would take None for a gradient of zeros of all that it is a view of.
+                lines.append(f"old = {out[k]}")
+                out[k] = f"zeros(ctx, 0) if old is None and ctx.needs_input_grad[{k}] else old"
         if self.result_lists:
             out.append("None")
         for x in self.lists:
@@ -268,7 +275,8 @@ class Function:
         """apply with lists as arguments and results, and without outputs that are the caller's own tensors."""
         args, returns = [a["name"] for a in self.args], self.operator.results
         lines = ["lengths_out = []"] if self.result_lists else []
-        given = ", ".join((f"None if a_{n} is None else len(a_{n})" if n in self.lists else f"a_{n}") for n in args)
+        inputs = [a["name"] for a in self.inputs]
+        given = ", ".join((f"None if a_{n} is None else len(a_{n})" if n in self.lists else f"a_{n}") for n in inputs)
         more = "".join(f", *(a_{n} or ())" for n in self.lists)
         lines.append(f"out = apply({given}{', lengths_out' if self.result_lists else ''}{more})")
         one = len(self.outputs) == 1 and not is_list(self.outputs[0][0])

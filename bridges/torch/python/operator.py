@@ -89,6 +89,7 @@ class Operator:
         self.entry = entry(self.name)
         self.entry.function = dovetail._core.find(self.name)
         self._native_library, self._native_overload, self._registration = None, None, None
+        self.strategies = []  # for DTensor
 
     def bind(self, args, kwargs):
         """All arguments in the schema's order: the dispatcher leaves out those that equal their defaults."""

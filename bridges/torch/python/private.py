@@ -183,7 +183,7 @@ ATTRIBUTES = {
     "torch.ops.aten": ("_dir",),
     "torch.library.Library": ("_destroy", "_register_fake"),
     "torch.autograd.forward_ad": ("_current_level", "_set_fwd_grad_enabled"),
-    "torch.Tensor": ("_cdata", "_is_view"),
+    "torch.Tensor": ("_cdata", "_is_view", "_base"),
 }
 # Attributes that only instances have: of torch.library.Library, CustomOpDef, the contexts and classes of torch.autograd.Function, and backends
 # that Dynamo wraps; DTensor.
@@ -205,7 +205,7 @@ operators = Feature(
     "operators", "libraries are not registered in torch: their functions take NumPy arrays and no tensors", *_KEYS,
     "torch._C._after_autograd_keyset", "torch._C._AutoDispatchBelowAutograd", "torch._C._AutoDispatchBelowADInplaceOrView",
     "torch._C._is_fwd_grad_enabled", "torch._VF._unpack_dual", "torch._C._functorch.unwrap_if_dead", "torch._C._functorch.peek_interpreter_stack",
-    "torch._C._get_privateuse1_backend_name", "torch._C._VariableFunctions", "torch._C._is_alias_of", "torch._C._jit_get_operation", "torch._ops.key_extractor",
+    "torch._C._get_privateuse1_backend_name", "torch._C._autograd._get_creation_meta", "torch._C._VariableFunctions", "torch._C._is_alias_of", "torch._C._jit_get_operation", "torch._ops.key_extractor",
     "torch._functorch.utils.enable_single_level_autograd_function", "torch._functorch.eager_transforms.enable_inplace_requires_grad",
     "torch.autograd.function._SingleLevelFunction", "torch._prims_common.wrappers._maybe_resize_out", "torch._C._FunctionBase.to_save",
     "torch._C._FunctionBase.dirty_tensors", "torch._C._FunctionBase.non_differentiable", "torch._C._FunctionBase.materialize_grads",

@@ -169,17 +169,16 @@ class _Strategy:
         if not self.is_random or first is None:
             yield
             return
-        random = _torch._random
-        if not random._rng_tracker and random.is_rng_supported_mesh(first.device_mesh):
-            random._rng_tracker = random.OffsetBasedRNGTracker(first.device_mesh)
-        if not random._rng_tracker or not random._rng_tracker.distribute_region_enabled or first._local_tensor.is_meta:
+        if not _torch._random._rng_tracker and _torch._random.is_rng_supported_mesh(first.device_mesh):
+            _torch._random._rng_tracker = _torch._random.OffsetBasedRNGTracker(first.device_mesh)
+        if not _torch._random._rng_tracker or not _torch._random._rng_tracker.distribute_region_enabled or first._local_tensor.is_meta:
             yield
             return
         given = next((i for i, v in enumerate(values) if isinstance(v, torch.Generator)), None)
         generator = None
         if given is not None:
             generator, values[given] = values[given], None
-        with random._rng_tracker._distribute_region(first._spec, generator=generator):
+        with _torch._random._rng_tracker._distribute_region(first._spec, generator=generator):
             yield
 
     # ---- the strategy

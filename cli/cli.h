@@ -206,12 +206,12 @@ bool cli_is_program_file(const char *path);
 
 /* ---- What a compiled binary has (elf.c) ---------------------------------------------------------------------------------- */
 
-/* Read the names of defined dynamic symbols and of needed libraries from a shared object that the linker just made. CLI_OK or
- * CLI_FAILED.
+/* Reads the names of defined dynamic symbols, of weak ones that nothing defines, and of needed libraries from a shared object
+ * that the linker just made; from an object file the names of all global symbols. Returns CLI_OK or CLI_FAILED.
  */
 typedef struct cli_elf {
-    char **symbols, **needed;
-    size_t nsymbols, nneeded;
+    char **symbols, **missing, **needed;
+    size_t nsymbols, nmissing, nneeded;
 } cli_elf;
 int cli_elf_read(const char *path, cli_elf *out);
 void cli_elf_free(cli_elf *e);

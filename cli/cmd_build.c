@@ -660,6 +660,50 @@ static const char *find_runtime(const build *b, const char *name)
     return result;
 }
 
+/* Returns the symbol that a C++ compiler made of a function of this name at file scope, or NULL: "_Z6launchjPv" of "launch". */
+static const char *find_mangled(const cli_elf *elf, const char *name)
+{
+    char *begin = cli_format("_Z%zu%s", strlen(name), name);
+    const char *found = NULL;
+    for (size_t i = 0; i < elf->nsymbols && !found; i++)
+        if (begins_with(elf->symbols[i], begin))
+            found = elf->symbols[i];
+    free(begin);
+    return found;
+}
+
+/* Fails where this file has, as a function of C++, what the binary declares weak and nothing defines. */
+static int check_file_for_missing(const char *path, const cli_elf *made)
+{
+    cli_elf file;
+    int status = CLI_OK;
+    if (cli_elf_read(path, &file))
+        return CLI_OK;
+    for (size_t i = 0; i < made->nmissing && !status; i++) {
+        const char *mangled = find_mangled(&file, made->missing[i]);
+        if (mangled)
+            status = cli_fail(
+                "'%s' is a function of C++ where it is defined ('%s'), and C does not find it: declare it extern \"C\" there",
+                made->missing[i], mangled);
+    }
+    cli_elf_free(&file);
+    return status;
+}
+
+/* Checks what is declared weak, as launchers of kernels may be, against all files that were linked. */
+static int check_missing(const build *b, const cli_elf *made)
+{
+    int status = check_file_for_missing(b->made, made);
+    for (size_t i = 0; i < b->objects.n && !status; i++)
+        status = check_file_for_missing(b->objects.data[i], made);
+    for (size_t i = 0; i < b->args->ngiven && !status; i++) {
+        const char *value = flag_at(b, i, b->uses[CPP] ? CPP : C, true);
+        if (value && ends_with(value, ".o"))
+            status = check_file_for_missing(value, made);
+    }
+    return status;
+}
+
 static int check_symbols(build *b)
 {
     cli_elf elf;
@@ -667,6 +711,10 @@ static int check_symbols(build *b)
     bool found = false;
     if (cli_elf_read(b->made, &elf))
         return CLI_OK; /* loading it says what is wrong with it */
+    if ((status = check_missing(b, &elf))) {
+        cli_elf_free(&elf);
+        return status;
+    }
     cli_text others = { 0 };
     for (size_t i = 0; i < elf.nsymbols; i++) {
         if (!strcmp(elf.symbols[i], symbol))

@@ -1,4 +1,4 @@
-/* Reads the dynamic symbols and needed libraries of a binary that the linker just wrote: 64-bit ELF, by section headers. */
+/* Reads the symbols and needed libraries of a binary or an object file that was just written: 64-bit ELF, by section headers. */
 #include "cli.h"
 
 #include <elf.h>
@@ -27,9 +27,13 @@ static void read_symbols(const cli_text *file, const Elf64_Shdr *table, const El
     for (uint64_t i = 0; s && i < table->sh_size / sizeof *s; i++) {
         const char *name = string_at(file, strings, s[i].st_name);
         const unsigned char visibility = ELF64_ST_VISIBILITY(s[i].st_other);
-        if (s[i].st_shndx != SHN_UNDEF && ELF64_ST_BIND(s[i].st_info) != STB_LOCAL && name && *name &&
-            (visibility == STV_DEFAULT || visibility == STV_PROTECTED))
+        const bool visible = table->sh_type == SHT_SYMTAB || visibility == STV_DEFAULT || visibility == STV_PROTECTED;
+        if (!name || !*name || ELF64_ST_BIND(s[i].st_info) == STB_LOCAL)
+            continue;
+        if (s[i].st_shndx != SHN_UNDEF && visible)
             push(&out->symbols, &out->nsymbols, name);
+        else if (s[i].st_shndx == SHN_UNDEF && ELF64_ST_BIND(s[i].st_info) == STB_WEAK)
+            push(&out->missing, &out->nmissing, name);
     }
 }
 
@@ -60,7 +64,7 @@ int cli_elf_read(const char *path, cli_elf *out)
         if (sections[i].sh_link >= h->e_shnum)
             goto done;
         const Elf64_Shdr *strings = &sections[sections[i].sh_link];
-        if (sections[i].sh_type == SHT_DYNSYM)
+        if (sections[i].sh_type == (h->e_type == ET_REL ? SHT_SYMTAB : SHT_DYNSYM))
             read_symbols(&file, &sections[i], strings, out);
         if (sections[i].sh_type == SHT_DYNAMIC)
             read_needed(&file, &sections[i], strings, out);
@@ -77,7 +81,10 @@ void cli_elf_free(cli_elf *e)
         free(e->symbols[i]);
     for (size_t i = 0; i < e->nneeded; i++)
         free(e->needed[i]);
+    for (size_t i = 0; i < e->nmissing; i++)
+        free(e->missing[i]);
     free(e->symbols);
+    free(e->missing);
     free(e->needed);
     memset(e, 0, sizeof *e);
 }

@@ -312,7 +312,9 @@ static void explain_linker(const char *text, cli_hints *out)
     if (undefined) {
         undefined += strlen("undefined reference to ") + 1;
         char *name = cli_format("%.*s", (int)strcspn(undefined, "'\n"), undefined);
-        char *message = cli_format("nothing defines '%s': name the file that does, or its library with -l", name);
+        char *message = cli_format(
+            "nothing defines '%s': name the file that does, or its library with -l; a file of C++ must declare it extern \"C\"",
+            name);
         if (!strncmp(name, "dv_op_", 6))
             say(out, &nowhere, "DV_LIBRARY lists an operator that none of these files declares: name the file that does");
         else

@@ -174,3 +174,21 @@ def test_a_linked_object(folder):
         r = build(folder, out, "my_ops.c", *words, "-L", CANN / "lib64", "-l", "ascendcl")
         assert r.returncode == 0, r.stderr
         assert run(folder, out) == (0, RIGHT, "")
+
+
+def test_a_launcher_with_a_mangled_name(folder):
+    """A function of C++ is found under another name: the build says so, also where the launcher is declared weak."""
+    weak, launcher = "#pragma weak MyCustomOpKernelEntry\n", "MyCustomOpKernelEntry(uint32_t, void *, void *, uint8_t *, uint8_t *, int32_t, int32_t)"
+    (folder / "weak.c").write_text(OPERATOR.replace("\n\nstruct", f"\n{weak}\nstruct", 1))
+    (folder / "mangled.cpp").write_text(f"#include <stdint.h>\nvoid {launcher} {{}}\n")
+    (folder / "fine.cpp").write_text(f'#include <stdint.h>\nextern "C" void {launcher} {{}}\nvoid other(int) {{}}\n')
+    for name, *options in (("visible.o",), ("hidden.o", "-fvisibility=hidden")):
+        subprocess.run(["c++", "-c", "-fPIC", *options, "mangled.cpp", "-o", name], cwd=folder, check=True)
+    expected = "'MyCustomOpKernelEntry' is a function of C++ where it is defined ('_Z21MyCustomOpKernelEntryjPvS_PhS0_ii'), and C does not find it: " \
+               'declare it extern "C" there\n'
+    for words in (["mangled.cpp"], ["-X", "visible.o"], ["-X", "hidden.o"]):
+        r = build(folder, "mangled.so", "weak.c", *words)
+        assert r.returncode == 1 and r.stderr.endswith(expected), r.stderr
+        r = build(folder, "mangled.so", "my_ops.c", *words)
+        assert r.returncode == 1 and 'a file of C++ must declare it extern "C"' in r.stderr, r.stderr
+    assert build(folder, "fine.so", "weak.c", "fine.cpp").returncode == 0

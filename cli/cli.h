@@ -216,6 +216,21 @@ typedef struct cli_elf {
 int cli_elf_read(const char *path, cli_elf *out);
 void cli_elf_free(cli_elf *e);
 
+/* ---- The machine code of kernels (machine_code.c) ------------------------------------------------------------------------- */
+
+/* The functions of a binary that is loaded in this process, by an address in its code. NULL: they cannot be found, or not decoded
+ * on this machine. */
+typedef struct cli_code cli_code;
+cli_code *cli_code_open(const void *address);
+void cli_code_close(cli_code *c);
+/* True if a kernel for a vector instruction set was certainly compiled for the base set: no loop that it reaches has an
+ * instruction of AVX or later, and one has instructions of SSE, or writes memory in a function that the operator's kernels for
+ * the base set (others) reach, too. only_libc: the binary needs no other library, in which the work could be done. */
+bool cli_code_is_base(cli_code *c, const void *entry, const void *const *others, size_t nothers, bool only_libc);
+
+/* ---- Looking at a binary in another process (cmd_build.c) ---------------------------------------------------------------------
+ */
+
 /* The word with which the command starts itself to look at a binary that needs the runtime of a sanitizer (cmd_build.c), with a
  * file descriptor for the answer and three more words. Ends the process. */
 #define CLI_INSPECT "--inspect-binary"

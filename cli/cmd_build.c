@@ -40,8 +40,9 @@ typedef struct build {
     words cc, cxx;             /* the compilers and their first arguments; cxx for .cpp files only */
     const char *nvcc, *ccec;
     bool uses[NLANGUAGES], cached, allow_unknown;
-    words preload; /* runtimes of sanitizers, which must be in a process from its start */
-    bool named;    /* the caller gave the output's name; otherwise it is the library's name */
+    bool warns, only_libc; /* the code of kernels is looked at: it is optimized; the binary needs no other library than libc */
+    words preload;         /* runtimes of sanitizers, which must be in a process from its start */
+    bool named;            /* the caller gave the output's name; otherwise it is the library's name */
     cli_temp temp;
     int place;             /* the folder of the output, as a descriptor */
     cli_cache cache;       /* where the result is kept; unused if it is not */
@@ -448,6 +449,13 @@ static void push_names(build *b, words *w, size_t i)
     }
 }
 
+/* True if functions are inlined as in the binary that will be used, and the compiler adds no code to them. */
+static bool is_optimized(const build *b)
+{
+    return !cli_has(b->args, "debug") && !HAS_FLAG(b, "-O0", "-O1", "-Og", "-fno-inline", "-pg", "-fsanitize") &&
+        !leaves_files(b);
+}
+
 /* True unless the binary is for a tool that shows the author's lines: a debugger, profiler or sanitizer. */
 static bool is_stripped(const build *b)
 {
@@ -716,6 +724,8 @@ static int check_symbols(build *b)
         return status;
     }
     cli_text others = { 0 };
+    b->only_libc = true;
+    b->warns = is_optimized(b);
     for (size_t i = 0; i < elf.nsymbols; i++) {
         if (!strcmp(elf.symbols[i], symbol))
             found = true;
@@ -731,6 +741,7 @@ static int check_symbols(build *b)
     for (size_t i = 0; i < elf.nneeded; i++) {
         cli_adds(&b->json, i ? ", " : "");
         cli_add_json(&b->json, elf.needed[i]);
+        b->only_libc &= begins_with(elf.needed[i], "libc.") || begins_with(elf.needed[i], "libm.");
         if (is_sanitizer(elf.needed[i]))
             push(&b->preload, find_runtime(b, elf.needed[i]));
     }
@@ -912,6 +923,49 @@ static int check_contract(const dv_operator_decl *decl, dv_operator *op, int fd)
     return status;
 }
 
+static bool is_base(const dv_kernel_decl *row) { return !row->isa || !*row->isa || !strcmp(row->isa, "base"); }
+
+/* Warns of kernels for vector instruction sets whose loops are compiled for the base set, as in a function that is not inlined.
+ */
+static void warn_of_base_code(const build *b, const dv_library_decl *lib, cli_text *to)
+{
+    cli_code *code = NULL;
+    for (size_t i = 0; lib->operators[i]; i++) {
+        const dv_operator_decl *op = lib->operators[i];
+        const void **others = NULL;
+        size_t nothers = 0, n = 0;
+        cli_text names = { 0 };
+        for (size_t k = 0; op->kernels && op->kernels[k]; k++)
+            if (op->kernels[k]->run && is_base(op->kernels[k])) {
+                others = cli_alloc(others, nothers + 1, sizeof *others);
+                memcpy(&others[nothers++], &op->kernels[k]->run, sizeof *others);
+            }
+        for (size_t k = 0; op->kernels && op->kernels[k]; k++) {
+            const dv_kernel_decl *row = op->kernels[k];
+            const void *entry;
+            memcpy(&entry, &row->run, sizeof entry);
+            if (!entry || is_base(row) || (row->device && strcmp(row->device, "cpu")) ||
+                (!code && !(code = cli_code_open(entry))))
+                continue;
+            if (cli_code_is_base(code, entry, others, nothers, b->only_libc))
+                cli_addf(&names, "%s%s (%s)", n++ ? ", " : "", row->name ? row->name : "?", row->isa);
+        }
+        if (n)
+            cli_addf(to,
+                "%s:%u: warning: operator %s: %s %s: the loops are compiled for the base instruction set, none has an "
+                "instruction "
+                "of AVX. What a kernel calls or passes on is compiled for the kernel's set only if it is inlined: make the "
+                "function "
+                "with the loop DV_INLINE, and cut the work by .split instead of dv_parallel_for(); or compile that function for "
+                "each "
+                "set, by DV_ISAS_LOOP, DV_TARGET_AVX2 or DV_TARGET_AVX512\n",
+                op->file, op->line, op->name, n == 1 ? "kernel" : "kernels", names.data);
+        cli_text_free(&names);
+        free(others);
+    }
+    cli_code_close(code);
+}
+
 /* Load a copy of a file that lives in memory; NULL: not possible. */
 static void *open_copy(const char *path)
 {
@@ -982,8 +1036,10 @@ static int inspect(void *user, int fd)
     for (size_t i = 0; i < dv_library_size(registered); i++)
         if (check_contract(lib->operators[i], dv_library_operator(registered, i), fd))
             return INSPECT_REFUSED;
-    cli_text text = { 0 }, json = { 0 };
+    cli_text text = { 0 }, json = { 0 }, warnings = { 0 };
     int width = 0;
+    if (b->warns)
+        warn_of_base_code(b, lib, &warnings);
     for (size_t i = 0; lib->operators[i]; i++) {
         char *name = registered_name(lib, lib->operators[i]);
         width = (int)strlen(name) > width ? (int)strlen(name) : width;
@@ -1011,6 +1067,7 @@ static int inspect(void *user, int fd)
     cli_adds(&json, "]");
     put_part(fd, lib->name);
     put_part(fd, text.data ? text.data : "");
+    put_part(fd, warnings.data ? warnings.data : "");
     put(fd, json.data);
     return 0;
 }
@@ -1040,9 +1097,13 @@ static int check_binary(build *b)
     else if (code)
         status = cli_fail("the binary was built but cannot be used: %s", out.size ? out.data : "it could not be checked");
     else {
-        const char *report = out.data + strlen(out.data) + 1;
+        const char *report = out.data + strlen(out.data) + 1, *warnings = report + strlen(report) + 1;
         cli_adds(&b->report, report);
-        cli_addf(&b->json, ", %s", report + strlen(report) + 1);
+        cli_adds(&b->messages, warnings);
+        cli_addf(&b->json, ", %s", warnings + strlen(warnings) + 1);
+        fputs(warnings, stderr);
+        if (*warnings && cli_has(b->args, "werror"))
+            status = cli_fail("warnings are errors; '%s' was not %s", b->out, access(b->out, F_OK) ? "made" : "changed");
         if (!b->named) {
             free(b->out);
             b->out = cli_format("%s.so", out.data);

@@ -61,6 +61,15 @@ int dv_fail(int status, const char *format, ...)
     return status;
 }
 
+bool dv__error_is_in(const char *text, const char *context)
+{
+    const size_t n = strlen(context);
+    const char *at = strstr(text, context);
+    while (at && strncmp(at + n, ": ", 2) != 0)
+        at = strstr(at + 1, context);
+    return at;
+}
+
 int dv__fail_in(int status, const char *format, ...)
 {
     char context[DV__ERROR_SIZE];
@@ -68,7 +77,7 @@ int dv__fail_in(int status, const char *format, ...)
     va_start(args, format);
     vsnprintf(context, sizeof context, format, args);
     va_end(args);
-    return dv_fail(status, "%s: %s", context, message);
+    return dv__error_is_in(message, context) ? status : dv_fail(status, "%s: %s", context, message);
 }
 
 int dv__fail_at(int status, const char *text, const char *at, const char *format, ...)

@@ -12,7 +12,12 @@ int dv__vfail(int status, const char *format, va_list args);
 /* "column 7: expected ..., found ...", then the line of text and a caret under the column. at points into text. */
 DV__PRINTF(4, 5) int dv__fail_at(int status, const char *text, const char *at, const char *format, ...);
 
-/* Put "context: " before the current message: dv__fail_in(status, "operator my::f: contract") ; returns status. */
+/* True if "context: " is in the message already. In a recursion each level would put it there again, until the message is full.
+ */
+bool dv__error_is_in(const char *text, const char *context);
+
+/* Put "context: " before the current message: dv__fail_in(status, "operator my::f: contract") ; returns status.
+ * A context that is there already is not repeated. */
 DV__PRINTF(2, 3) int dv__fail_in(int status, const char *format, ...);
 
 #endif

@@ -12,6 +12,7 @@
 #include "call/host.h"
 #include "call/memory.h"
 #include "call/native.h"
+#include "call/nesting.h"
 #include "call/results.h"
 #include "call/rows.h"
 #include "call/values.h"
@@ -176,7 +177,7 @@ static int run_entry(dv__call *c, const dv__entry *entry, uint32_t keys, int bel
     return no_entry(c, keys, below);
 }
 
-static int call_below(dv_operator *op, int below, const dv_value *args, size_t nargs, dv_value *results, size_t nresults,
+static inline int call_nested(dv_operator *op, int below, const dv_value *args, size_t nargs, dv_value *results, size_t nresults,
     const dv_host *host, uint32_t inner)
 {
     dv__call c;
@@ -198,6 +199,17 @@ static int call_below(dv_operator *op, int below, const dv_value *args, size_t n
     else if (!status && !(status = dv__call_entry(&c, keys, below, &entry)))
         status = run_entry(&c, entry, keys, below);
     return dv__call_end(&c, status);
+}
+
+static int call_below(dv_operator *op, int below, const dv_value *args, size_t nargs, dv_value *results, size_t nresults,
+    const dv_host *host, uint32_t inner)
+{
+    int status = dv__nesting_begin(op);
+    if (status)
+        return status;
+    status = call_nested(op, below, args, nargs, results, nresults, host, inner);
+    dv__nesting_end();
+    return status;
 }
 
 int dv__call_values(

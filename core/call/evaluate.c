@@ -298,6 +298,43 @@ int dv__eval_keep(dv__eval *ev, dv_tensor *t)
     return DV_OK;
 }
 
+/* The same for a list of new tensors, whose array is moved to the arena. */
+static int keep_list(dv__eval *ev, dv_value *list)
+{
+    const size_t n = list->as.tensors.size;
+    const dv_tensor **copy = DV__ARENA_ARRAY(&ev->c->arena, const dv_tensor *, n + 1);
+    int status = copy ? DV_OK : DV_ENOMEM;
+    for (size_t k = 0; k < n; k++) {
+        dv_tensor *t = (dv_tensor *)(uintptr_t)list->as.tensors.data[k];
+        if (t && status)
+            dv__free_tensor(ev->c, t);
+        else if (t)
+            status = dv__eval_keep(ev, t);
+        if (!status)
+            copy[k] = t;
+    }
+    dv__free((void *)(uintptr_t)list->as.tensors.data);
+    list->as.tensors.data = copy;
+    return status;
+}
+
+/* The results of a successful call that it made: all are kept, or those that cannot be are freed. into: not made by it. */
+static int keep_results(dv__eval *ev, const dv_operator *op, const dv_value *args, const dv_tensor *into, const dv__memo *m)
+{
+    int status = DV_OK;
+    for (size_t i = 0; i < m->n; i++) {
+        const dv__slot *slot = &op->plan->slots[op->plan->nargs + i];
+        const dv_tensor *t = m->results[i].type == DV_VALUE_TENSOR ? m->results[i].as.tensor : NULL;
+        int kept = DV_OK;
+        if (t && t != into && !is_argument(args, op->schema->nargs, t))
+            kept = dv__eval_keep(ev, (dv_tensor *)(uintptr_t)t);
+        else if (m->results[i].type == DV_VALUE_TENSORS && !(slot->alias >= 0 && slot->flags & DV__SLOT_WRITES))
+            kept = keep_list(ev, &m->results[i]);
+        status = status ? status : kept;
+    }
+    return status;
+}
+
 /* into: the tensor that gets its only result; NULL: a temporary. */
 static int run_call(dv__eval *ev, const dv_operator *op, const dv__expr *e, const dv_tensor *into, dv__memo *m)
 {
@@ -314,11 +351,8 @@ static int run_call(dv__eval *ev, const dv_operator *op, const dv__expr *e, cons
         m->results[0] = dv_from_tensor(into);
     status = ev->c->enter((dv_operator *)(uintptr_t)op, args, op->schema->nargs, m->results, m->n, ev->c->host,
         (ev->c->inner & DV__INNER_KERNEL) | DV__INNER_TEMPORARY);
-    for (size_t i = 0; i < m->n && !status; i++) {
-        const dv_tensor *t = m->results[i].type == DV_VALUE_TENSOR ? m->results[i].as.tensor : NULL;
-        if (t && t != into && !is_argument(args, op->schema->nargs, t))
-            status = dv__eval_keep(ev, (dv_tensor *)(uintptr_t)t);
-    }
+    if (!status)
+        status = keep_results(ev, op, args, into, m);
     return status ? dv__fail_in(status, "%s: %s", ev->c->op->name, ev->what) : DV_OK;
 }
 

@@ -104,7 +104,11 @@ int dv__report(dv__call *c, int status, const char *who)
 {
     if (atomic_load_explicit(&c->failing, memory_order_acquire)) {
         const int own = atomic_load_explicit(&c->status, memory_order_acquire);
-        return dv_fail(own ? own : status ? status : DV_EKERNEL, "%s: %s", c->op->name, c->message);
+        const bool named = dv__error_is_in(c->message, c->op->name);
+        return dv_fail(own ? own
+                : status   ? status
+                           : DV_EKERNEL,
+            "%s%s%s", named ? "" : c->op->name, named ? "" : ": ", c->message);
     }
     if (!status)
         return DV_OK;

@@ -4,6 +4,8 @@
 #include "call/evaluate.h"
 #include "call/fail.h"
 #include "call/host.h"
+#include "call/memory.h"
+#include "call/nesting.h"
 #include "call/values.h"
 
 /* One value for each of n targets: from a call with n results, a list of n elements, or a single value. */
@@ -27,10 +29,12 @@ static int several(dv__eval *ev, const dv__expr *e, size_t n, dv_value *out)
 }
 
 /* A tensor for the caller: the result of a call is passed on; any other tensor, or a result used twice, is copied. */
-static int hand_over(dv__eval *ev, const dv_tensor *from, const dv_tensor **out)
+static int hand_over(dv__eval *ev, const dv__expr *e, const dv_tensor *from, const dv_tensor **out)
 {
     dv_tensor *made;
     int64_t strides[DV_MAX_NDIM];
+    if (!dv__has_memory(from))
+        return dv__fail_expr(ev, DV_EINVAL, e, "a tensor without memory: its data is NULL");
     for (dv__owned *o = ev->temporaries; o; o = o->next)
         if (o->t == from) {
             o->t = NULL;
@@ -57,7 +61,7 @@ static int publish(dv__eval *ev, const dv__expr *e, const dv_value *from, dv_val
     if (from->type == DV_VALUE_NONE)
         return DV_OK;
     if (from->type == DV_VALUE_TENSOR) {
-        if (!(status = hand_over(ev, from->as.tensor, &to->as.tensor)))
+        if (!(status = hand_over(ev, e, from->as.tensor, &to->as.tensor)))
             to->type = DV_VALUE_TENSOR;
         return status;
     }
@@ -71,7 +75,7 @@ static int publish(dv__eval *ev, const dv__expr *e, const dv_value *from, dv_val
     *to = dv_from_tensors(all, n);
     for (size_t i = 0; i < n && !status; i++)
         if (from->as.tensors.data[i])
-            status = hand_over(ev, from->as.tensors.data[i], &all[i]);
+            status = hand_over(ev, e, from->as.tensors.data[i], &all[i]);
     return status;
 }
 
@@ -112,16 +116,25 @@ static int run_clauses(dv__eval *ev, const dv__formula *f, dv_value *out)
     return status;
 }
 
-/* Check the tensors of the slots from `first` on that are not arguments of the call: nothing else has checked them. */
-static int check_slots(dv__call *c, size_t first, const dv_value *slots)
+static int check_slot(const dv__call *c, size_t i, int64_t element, const dv_tensor *t, bool needs_memory)
+{
+    const int status = dv__check_tensor(c, i, element, t);
+    return status || !needs_memory ? status : dv__check_memory(c, i, element, t);
+}
+
+/* Check the values of the slots from `first` on that are not arguments of the call: nothing else has checked them. */
+static int check_slots(const dv__call *c, size_t first, const dv_value *slots, bool need_memory)
 {
     int status = DV_OK;
-    for (size_t i = first; i < c->plan->nargs + c->plan->nreturns && !status; i++)
-        if (slots[i].type == DV_VALUE_TENSOR)
-            status = dv__check_tensor(c, i, DV__WHOLE, slots[i].as.tensor);
-        else if (slots[i].type == DV_VALUE_TENSORS)
-            for (size_t k = 0; k < slots[i].as.tensors.size && !status; k++)
-                status = slots[i].as.tensors.data[k] ? dv__check_tensor(c, i, (int64_t)k, slots[i].as.tensors.data[k]) : DV_OK;
+    for (size_t i = first; i < c->plan->nargs + c->plan->nreturns && !status; i++) {
+        const dv_value *v = &slots[i];
+        if (v->type == DV_VALUE_TENSOR)
+            status = check_slot(c, i, DV__WHOLE, v->as.tensor, need_memory);
+        else
+            status = dv__check_data(c, i, v);
+        for (size_t k = 0; v->type == DV_VALUE_TENSORS && k < v->as.tensors.size && !status; k++)
+            status = v->as.tensors.data[k] ? check_slot(c, i, (int64_t)k, v->as.tensors.data[k], need_memory) : DV_OK;
+    }
     return status;
 }
 
@@ -138,17 +151,21 @@ static int differentiate(dv_operator *op, const char *what, const dv_value *valu
         out[i] = dv_none();
     if (!f)
         return dv_fail(DV_ENOTSUP, "%s: it declares no %s", op->name, what);
-    int status = dv__call_init(&c, op, (dv_value *)(uintptr_t)(values + nargs), op->plan->nreturns, host, 0);
+    int status = dv__nesting_begin(op);
     if (status)
         return status;
+    if ((status = dv__call_init(&c, op, (dv_value *)(uintptr_t)(values + nargs), op->plan->nreturns, host, 0)))
+        return dv__nesting_end(), status;
     dv__eval ev = { .c = &c, .what = what, .given = given, .wanted = wanted };
-    if (!(status = dv__bind_values(&c, values, nargs, &keys)) && !(status = check_slots(&c, nargs, values)) &&
-        !(status = check_slots(&c, 0, given)))
+    if (!(status = dv__bind_values(&c, values, nargs, &keys)) && !(status = check_slots(&c, nargs, values, false)) &&
+        !(status = check_slots(&c, 0, given, true)))
         status = run_clauses(&ev, f, out);
     for (size_t i = 0; i < n && status; i++)
         take_back(&c, &out[i]);
     dv__eval_deinit(&ev);
-    return dv__call_end(&c, status);
+    status = dv__call_end(&c, status);
+    dv__nesting_end();
+    return status;
 }
 
 int dv_gradient(

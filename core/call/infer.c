@@ -4,9 +4,17 @@
 #include "call/call.h"
 #include "call/fail.h"
 #include "call/memory.h"
+#include "call/nesting.h"
 #include "call/results.h"
 #include "call/rows.h"
 #include "call/values.h"
+
+static int end(dv__call *c, int status)
+{
+    status = dv__call_end(c, status);
+    dv__nesting_end();
+    return status;
+}
 
 /* On success the caller ends the call. */
 static int begin(dv__call *c, dv_operator *op, const dv_value *args, size_t nargs, uint32_t *keys)
@@ -14,13 +22,15 @@ static int begin(dv__call *c, dv_operator *op, const dv_value *args, size_t narg
     static dv_value no_results[DV__MAX_RETURNS]; /* read only to test whether results are given: they are not */
     if (!op)
         return dv_fail(DV_EINVAL, "no operator given: found NULL");
-    int status = dv__call_init(c, op, no_results, op->plan->nreturns, NULL, 0);
+    int status = dv__nesting_begin(op); /* a shape function may ask again */
     if (status)
         return status;
+    if ((status = dv__call_init(c, op, no_results, op->plan->nreturns, NULL, 0)))
+        return dv__nesting_end(), status;
     c->infers = true;
     if (!(status = dv__too_many(c)) && !(status = dv__bind_values(c, args, nargs, keys)))
         status = dv__solve(c);
-    return status ? dv__call_end(c, status) : DV_OK;
+    return status ? end(c, status) : DV_OK;
 }
 
 /* ---- Shapes ---- */
@@ -153,7 +163,7 @@ int dv_infer(dv_operator *op, const dv_value *args, size_t nargs, dv_result_spec
     if (nspecs && !specs)
         return dv_fail(DV_EINVAL, "dv_infer: room for %zu results, but the array is NULL", nspecs);
     const int status = begin(&c, op, args, nargs, &keys);
-    return status ? status : dv__call_end(&c, infer(&c, specs, nspecs));
+    return status ? status : end(&c, infer(&c, specs, nspecs));
 }
 
 static int infer_list(dv__call *c, size_t r, dv_result_spec *specs, size_t room, size_t *n)
@@ -173,7 +183,7 @@ int dv_infer_list(
     if (!n || (room && !specs))
         return dv_fail(DV_EINVAL, "dv_infer_list: no room for the specs or their number: found NULL");
     const int status = begin(&c, op, args, nargs, &keys);
-    return status ? status : dv__call_end(&c, infer_list(&c, result, specs, room, n));
+    return status ? status : end(&c, infer_list(&c, result, specs, room, n));
 }
 
 /* ---- Cost ---- */
@@ -192,7 +202,7 @@ int dv_cost(dv_operator *op, const dv_value *args, size_t nargs, double *flops, 
     status = dv__contract_flops(op->contract, c.args, &c.solution, flops);
     if (!status)
         status = dv__contract_bytes(op->contract, c.args, &c.solution, bytes);
-    return dv__call_end(&c, status);
+    return end(&c, status);
 }
 
 /* ---- Explaining ---- */
@@ -309,5 +319,5 @@ int dv_explain(dv_operator *op, const dv_value *args, size_t nargs, void (*fn)(v
         return dv_fail(DV_EINVAL, "dv_explain: no function to call for each row: found NULL");
     const int status = begin(&c, op, args, nargs, &keys);
     explainer x = { &c, fn, user, false };
-    return status ? status : dv__call_end(&c, explain(&x, keys));
+    return status ? status : end(&c, explain(&x, keys));
 }

@@ -9,12 +9,24 @@
 
 /* ---- Gathering ---- */
 
+static int fail_without_memory(const dv__call *c, size_t slot, int64_t element, const dv_tensor *t)
+{
+    return dv__fail_element(
+        c, DV_EINVAL, slot, element, "a tensor of %lld elements without memory: its data is NULL", (long long)dv_numel(t));
+}
+
+bool dv__has_memory(const dv_tensor *t) { return t->data || t->device.type == DV_META || !dv_numel(t); }
+
+int dv__check_memory(const dv__call *c, size_t slot, int64_t element, const dv_tensor *t)
+{
+    return dv__has_memory(t) ? DV_OK : fail_without_memory(c, slot, element, t);
+}
+
 static int check_memory(const dv__call *c, size_t slot, int64_t element, const dv_tensor *t, const dv__span *span)
 {
     if (t->data || span->begin == span->end || t->device.type == DV_META || c->infers)
         return DV_OK;
-    return dv__fail_element(
-        c, DV_EINVAL, slot, element, "a tensor of %lld elements without memory: its data is NULL", (long long)dv_numel(t));
+    return fail_without_memory(c, slot, element, t);
 }
 
 /* A tensor that the caller did not give as itself: of a list, or made by the host. */

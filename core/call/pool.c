@@ -6,6 +6,8 @@
  * workers. */
 #include "call/pool.h"
 
+#include "call/nesting.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,6 +17,7 @@ typedef struct job {
     dv__piece_fn fn;
     void *arg;
     int64_t n;
+    int depth;                /* of the call (nesting.h) */
     atomic_int_fast64_t next; /* the first piece that nobody has taken */
     atomic_int status;        /* the first failure */
     int inside;               /* workers; under the lock */
@@ -112,6 +115,7 @@ static void *worker(void *unused)
         }
         j->inside++;
         pthread_mutex_unlock(&lock);
+        dv__nesting_set_depth(j->depth);
         run_pieces(j);
         pthread_mutex_lock(&lock);
         if (!--j->inside)
@@ -138,7 +142,7 @@ static void start_workers(int n)
 
 static int run_on_pool(int64_t n, dv__piece_fn fn, void *arg, int threads)
 {
-    job j = { .fn = fn, .arg = arg, .n = n };
+    job j = { .fn = fn, .arg = arg, .n = n, .depth = dv__nesting_depth() };
     const int helpers = n < threads ? (int)n - 1 : threads - 1;
     pthread_once(&once, at_start);
     pthread_mutex_lock(&lock);
@@ -172,11 +176,13 @@ static int run_range(void *arg, int64_t begin, int64_t end)
 {
     job *j = arg;
     const bool outer = inside_piece;
+    const int depth = dv__nesting_set_depth(j->depth);
     int status = 0;
     inside_piece = true;
     for (int64_t i = begin; i < end && !status && !atomic_load_explicit(&j->status, memory_order_relaxed); i++)
         status = j->fn(j->arg, i);
     inside_piece = outer;
+    dv__nesting_set_depth(depth);
     if (status) {
         int none = 0;
         atomic_compare_exchange_strong(&j->status, &none, status);
@@ -187,7 +193,7 @@ static int run_range(void *arg, int64_t begin, int64_t end)
 int dv__parallel(const dv_host *host, int64_t n, dv__piece_fn fn, void *arg)
 {
     if (n > 1 && !inside_piece && DV__HOST(host, parallel_for)) {
-        job j = { .fn = fn, .arg = arg, .n = n };
+        job j = { .fn = fn, .arg = arg, .n = n, .depth = dv__nesting_depth() };
         const int status = host->parallel_for(host, 0, n, 1, run_range, &j);
         const int first = atomic_load(&j.status);
         return first ? first : status;

@@ -505,21 +505,47 @@ static int read_int(reader *r, int64_t *out, const char *expected)
     return DV_OK;
 }
 
+/* The bracket that ends the list which begins here, "[1, 2]" or as Python writes tuples "(1, 2)"; 0: no list begins. */
+static char take_opening(reader *r) { return take(r, '[') ? ']' : take(r, '(') ? ')' : 0; }
+
+/* Before element i of a list: takes the comma after the one before, and *ended or not the closing bracket, also after a comma. */
+static int read_separator(reader *r, size_t i, char closing, bool *ended)
+{
+    const bool comma = i && take(r, ',');
+    *ended = take(r, closing);
+    return *ended || !i || comma ? DV_OK : wrong(r, closing == ']' ? "',' or ']'" : "',' or ')'");
+}
+
+/* Makes room for element n of a list in the arena, whose elements so far are at *data. */
+static int grow_list(reader *r, const void **data, size_t n, size_t size)
+{
+    if (n && (n & (n - 1))) /* no power of two: it has room */
+        return DV_OK;
+    void *grown = dv__arena_alloc(&r->site->arena, (n ? 2 * n : 1) * size);
+    if (!grown)
+        return DV_ENOMEM;
+    if (n)
+        memcpy(grown, *data, n * size);
+    *data = grown;
+    return DV_OK;
+}
+
 static int read_sizes(reader *r, int64_t *out, int32_t *n)
 {
+    bool ended = false;
+    const char closing = take_opening(r);
     *n = 0;
-    if (!take(r, '['))
+    if (!closing)
         return wrong(r, "'['");
-    while (!take(r, ']')) {
-        if (*n && !take(r, ','))
-            return wrong(r, "',' or ']'");
+    for (;;) {
+        int status = read_separator(r, (size_t)*n, closing, &ended);
+        if (status || ended)
+            return status;
         if (*n == DV_MAX_NDIM)
             return wrong(r, "at most 64 dims");
-        const int status = read_int(r, &out[(*n)++], "a size");
-        if (status)
+        if ((status = read_int(r, &out[(*n)++], "a size")))
             return status;
     }
-    return DV_OK;
 }
 
 static int read_device(reader *r, dv_device *out)
@@ -646,24 +672,24 @@ static int read_element(reader *r, dv_dtype t, bool is_end, dv_value *out)
 static int read_contents(reader *r, const dv_tensor *t)
 {
     contents *c = DV__ARENA_NEW(&r->site->arena, contents);
-    size_t room = 1;
     int status;
-    for (const char *p = r->p; *p; p++)
-        room += *p == ',';
-    if (!c || !(c->values = DV__ARENA_ARRAY(&r->site->arena, dv_value, room)))
+    if (!c)
         return DV_ENOMEM;
     c->of = t;
     c->next = r->site->contents;
     r->site->contents = c;
-    if (take(r, '[')) {
-        while (!take(r, ']')) {
-            if (c->n && !take(r, ','))
-                return wrong(r, "',' or ']'");
-            if ((status = read_element(r, t->dtype, false, &c->values[c->n++])))
-                return status;
-        }
-        return (int64_t)c->n == dv_numel(t) ? DV_OK : wrong(r, "as many values as elements");
+    const char closing = take_opening(r);
+    for (bool ended = false; closing && !ended;) {
+        const void *values = c->values;
+        if ((status = read_separator(r, c->n, closing, &ended)) ||
+            (!ended && (status = grow_list(r, &values, c->n, sizeof *c->values))))
+            return status;
+        c->values = (dv_value *)(uintptr_t)values;
+        if (!ended && (status = read_element(r, t->dtype, false, &c->values[c->n++])))
+            return status;
     }
+    if (closing)
+        return (int64_t)c->n == dv_numel(t) ? DV_OK : wrong(r, "as many values as elements");
     if ((status = read_element(r, t->dtype, false, &c->low)))
         return status;
     c->high = c->low;
@@ -711,8 +737,10 @@ static int read_string(reader *r, dv_value *out)
     skip(r);
     const char quote = *r->p;
     const size_t bare = isdigit((unsigned char)quote) || !word_size(r->p) ? 0 : strcspn(r->p, ",()[]{}'\" \t\r\n");
-    char *data = dv__arena_strndup(&r->site->arena, r->p, bare ? bare : strlen(r->p));
-    size_t n = 0;
+    size_t n = 0, size = bare;
+    while (!bare && r->p[size] && (!size || r->p[size] != quote))
+        size += r->p[size] == '\\' && r->p[size + 1] ? 2 : 1;
+    char *data = dv__arena_strndup(&r->site->arena, r->p, size);
     if (!data)
         return DV_ENOMEM;
     *out = dv_from_string(data);
@@ -781,26 +809,24 @@ static int read_value(reader *r, uint32_t type, dv_value *out)
     return status;
 }
 
-/* A list has at most one element more than the text has commas. */
 static int read_list(reader *r, uint32_t type, bool optional, dv_value *out)
 {
-    size_t room = 1;
-    const char *begin = r->p;
-    for (const char *p = r->p; *p; p++)
-        room += *p == ',';
+    const char *begin = r->p, closing = take_opening(r);
     *out = dv_none();
     out->type = type;
-    out->as.ints.data = dv__arena_alloc(&r->site->arena, room * element_size(type));
-    if (!out->as.ints.data)
-        return DV_ENOMEM;
-    if (!take(r, '['))
+    out->as.ints.data = NULL;
+    out->as.ints.size = 0;
+    if (!closing)
         return wrong(r, "a list such as [1, 2]");
-    while (!take(r, ']')) {
+    for (;;) {
         dv_value one = dv_none();
-        if (out->as.ints.size && !take(r, ','))
-            return wrong(r, "',' or ']'");
+        bool ended = false;
+        const void *data = out->as.ints.data;
+        int status = read_separator(r, out->as.ints.size, closing, &ended);
+        if (status || ended || (status = grow_list(r, &data, out->as.ints.size, element_size(type))))
+            return status;
+        out->as.ints.data = data;
         begin = r->p;
-        int status = DV_OK;
         if (!(optional && (take_word(r, "none") || take_word(r, "None"))))
             status = read_value(r, element_type(type), &one);
         if (status)
@@ -818,19 +844,22 @@ static int read_list(reader *r, uint32_t type, bool optional, dv_value *out)
         }
         set_element(out, out->as.ints.size++, &one);
     }
-    return DV_OK;
 }
 
 static int read_argument(reader *r, size_t i, dv_value *out)
 {
     const dv__slot *slot = &r->op->plan->slots[i];
     r->argument = r->op->schema->args[i].name;
-    if (take_word(r, "none") || take_word(r, "None"))
-        return *out = dv_none(), DV_OK;
-    if (take_word(r, "default"))
-        return *out = dv_default(), DV_OK;
     skip(r);
-    if ((slot->flags & DV__SLOT_LIST) && (*r->p == '[' || slot->fixed_size < 0))
+    const char *begin = r->p;
+    const bool none = take_word(r, "none") || take_word(r, "None"), other = !none && take_word(r, "default");
+    if (slot->value == DV_VALUE_STRING &&
+        ((none && !(slot->flags & DV__SLOT_OPTIONAL)) || (other && !(slot->flags & DV__SLOT_DEFAULT))))
+        return dv_fail(DV_ETYPE, "%s: argument '%s': expected str, found %s; the text is written \"%.*s\", with its quotes",
+            r->op->name, r->argument, none ? "None" : "no default", (int)(r->p - begin), begin);
+    if (none || other)
+        return *out = none ? dv_none() : dv_default(), DV_OK;
+    if ((slot->flags & DV__SLOT_LIST) && (*r->p == '[' || *r->p == '(' || slot->fixed_size < 0))
         return read_list(r, slot->value, slot->flags & DV__SLOT_ELEMENT_OPTIONAL, out);
     return read_value(r, slot->flags & DV__SLOT_LIST ? element_type(slot->value) : slot->value, out);
 }

@@ -114,12 +114,29 @@ static int check_tensors(const dv__call *c, size_t i, const dv__slot *slot, cons
     return DV_OK;
 }
 
+static bool is_list(const dv_value *v) { return v->type >= DV_VALUE_TENSORS && v->type < DV__VALUE_TYPES; }
+static bool is_missing(dv_string s) { return s.size && !s.data; }
+
+int dv__check_data(const dv__call *c, size_t i, const dv_value *v)
+{
+    if (v->type == DV_VALUE_STRING && is_missing(v->as.s))
+        return dv__fail_argument(c, DV_EINVAL, i, "a string of %zu bytes without data: found NULL", v->as.s.size);
+    if (is_list(v) && v->as.ints.size && !v->as.ints.data)
+        return dv__fail_argument(c, DV_EINVAL, i, "a list of %zu elements without data: found NULL", v->as.ints.size);
+    for (size_t k = 0; v->type == DV_VALUE_STRINGS && k < v->as.strings.size; k++)
+        if (is_missing(v->as.strings.data[k]))
+            return dv__fail_element(
+                c, DV_EINVAL, i, (int64_t)k, "a string of %zu bytes without data: found NULL", v->as.strings.data[k].size);
+    return DV_OK;
+}
+
 int dv__check_list(dv__call *c, size_t i, dv_value *v)
 {
     const dv__slot *slot = &c->plan->slots[i];
     const size_t n = v->as.ints.size;
-    if (n && !v->as.ints.data)
-        return dv__fail_argument(c, DV_EINVAL, i, "a list of %zu elements without data: found NULL", n);
+    const int missing = dv__check_data(c, i, v);
+    if (missing)
+        return missing;
     if (slot->flags & DV__SLOT_TENSORS) {
         const int status = check_tensors(c, i, slot, &v->as.tensors);
         if (status)
@@ -182,8 +199,10 @@ static int convert(dv__call *c, size_t i, const dv_value *v, dv_value *to)
         if (status || done)
             return status;
     }
-    if ((slot->flags & DV__SLOT_LIST) && v->type >= DV_VALUE_TENSORS && v->type < DV__VALUE_TYPES) {
-        int status = convert_list(c, slot, v, to, &done);
+    if ((slot->flags & DV__SLOT_LIST) && is_list(v)) {
+        int status = dv__check_data(c, i, v);
+        if (!status)
+            status = convert_list(c, slot, v, to, &done);
         if (!status && done)
             status = dv__check_list(c, i, to);
         if (status || done)
@@ -229,7 +248,7 @@ static int bind_one(dv__call *c, size_t i, const dv_value *v, dv_value *to)
         return convert(c, i, v, to);
     if (slot->flags & DV__SLOT_LIST)
         return dv__check_list(c, i, to);
-    return v->type == DV_VALUE_TENSOR ? bind_tensor(c, i, v->as.tensor) : DV_OK;
+    return v->type == DV_VALUE_TENSOR ? bind_tensor(c, i, v->as.tensor) : dv__check_data(c, i, v);
 }
 
 int dv__bind_partly_known(dv__call *c, size_t i, const dv_value *v, dv_value *to)
@@ -242,8 +261,9 @@ int dv__bind_partly_known(dv__call *c, size_t i, const dv_value *v, dv_value *to
         return DV_OK;
     if (v->type != slot->value || (!one && !list))
         return bind_one(c, i, v, to);
-    if (n && list && !v->as.tensors.data)
-        return dv__fail_argument(c, DV_EINVAL, i, "a list of %zu elements without data: found NULL", n);
+    const int missing = dv__check_data(c, i, v);
+    if (missing)
+        return missing;
     for (size_t k = 0; k < n; k++) {
         const dv_tensor *t = one ? v->as.tensor : v->as.tensors.data[k];
         const int64_t element = one ? DV__WHOLE : (int64_t)k;
@@ -328,6 +348,8 @@ int dv__bind_values(dv__call *c, const dv_value *args, size_t nargs, uint32_t *k
                 goto slow;
             any = true;
             all_cpu &= args[i].as.tensor->device.type == DV_CPU;
+        } else if (slot->value == DV_VALUE_STRING && is_missing(args[i].as.s)) {
+            goto slow;
         }
     }
     c->args = args;

@@ -370,8 +370,10 @@ int dv__contract_build(dv__contract *c)
     c->program = p;
     add_variables(b);
     dv__build_patterns(b);
-    dv__build_settle(b);
-    dv__build_constraints(b);
+    if (!b->status)
+        dv__build_settle(b);
+    if (!b->status)
+        dv__build_constraints(b);
     p->solve_end = p->nsteps;
     int status = b->status ? b->status : dv__contract_prove(b);
     if (!status) {

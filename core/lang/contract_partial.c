@@ -1384,9 +1384,10 @@ static int learn_argument(dv__partial *p, uint32_t slot)
         fits = meet(p, &p->things[a->at + VALUE].i, dv__exactly(a->n));
     for (int32_t k = 0; k < a->n && fits; k++)
         fits = learn_tensor(p, a->elements + (uint32_t)k * PARTS, v->as.tensors.data[k]);
-    return fits ? DV_OK
-                : dv_fail(DV_ESHAPE, "%s: argument '%s': expected at most %d dims", p->c->name, p->c->schema->args[slot].name,
-                      DV_MAX_NDIM);
+    return fits        ? DV_OK
+        : p->no_memory ? DV_ENOMEM
+                       : dv_fail(DV_ESHAPE, "%s: argument '%s': expected at most %d dims", p->c->name,
+                             p->c->schema->args[slot].name, DV_MAX_NDIM);
 }
 
 /* Group them by variable. */

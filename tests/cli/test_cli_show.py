@@ -138,6 +138,9 @@ SHOWN = [  # written, as explain shows it
     ("ss=[a,\"b c\"]", 'ss=["a", "b c"]'), ("xs=[f32[2,3],none,f32[2,3]]", "xs=[f32[2, 3], none, f32[2, 3]]"), ("oi=3", "oi=3"), ("oi=none", "oi=none"),
     ("os=x", 'os="x"'), ("ois=[1]", "ois=[1]"), ("ois=none", "ois=none"), ("ox=f32[3]", "ox=f32[3]"), ("ox=None", "ox=none"), ("i=default", "i=1"),
     ("m=channels_last", "m=channels_last"), ("l=strided", "l=strided"),
+    ("ii=(1,2,3)", "ii=[1, 2, 3]"), ("ii=(7,)", "ii=[7]"), ("ii=()", "ii=[]"), ("fs=(1,2.5)", "fs=[1.0, 2.5]"), ("ss=(none,None,true)", 'ss=["none", "None", "true"]'),
+    ("xs=(f32[2],none)", "xs=[f32[2], none]"), ("i64[2]=(1,2)", "x=i64[2] = [1, 2]"), ("ois=(3,3)", "ois=[3, 3]"), ("s=\"none\"", 's="none"'), ("s=true", 's="true"'),
+    ("os=none", "os=none"), ("os=\"none\"", 'os="none"'), ("s=default", 's="a"'),
 ]
 REFUSED = [  # written, in the message
     ("f32[2", "argument 'x': column 19: expected ',' or ']', found ')'"), ("f32[2,x]", "expected a size, found 'x])'"), ("f23[2]", "expected an element type"),
@@ -148,7 +151,8 @@ REFUSED = [  # written, in the message
     ("t=f23", "expected an element type"), ("d=gpu", "expected a device"), ("ii=3", "expected a list such as [1, 2]"), ("ii=[1,2.5]", "expected an integer"), ("ii=[1", "expected ',' or ']'"),
     ("ii=[[[1]]]", "expected a number"), ("s=\"open", "expected a closing quote"), ("s=3", "expected a word, or a string in quotes"), ("x=3", "argument 'x': column 16: expected an element type"),
     ("nope=1", "expected an argument's name, found 'nope=1)'"), ("f32[-1]", "-1"), ("m=upside_down", "contiguous_format"), ("i=99999999999999999999", "expected an integer of 64 bits"),
-    ("ox=[f32[2]]", "expected an element type"), ("", "argument 'x': missing"),
+    ("ox=[f32[2]]", "expected an element type"), ("ii=(1,2", "expected ',' or ')'"), ("ii=(1]", "expected ',' or ')'"), ("ss=[1]", "a string in quotes"),
+    ("s=none", "argument 's': expected str, found None; the text is written \"none\", with its quotes"), ("s=None", "written \"None\", with its quotes"), ("", "argument 'x': missing"),
 ]
 
 

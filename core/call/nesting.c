@@ -1,0 +1,95 @@
+/* Two limits. The depth counts the calls that are open, also across threads: a piece of a loop begins at the depth of its call.
+ * The stack is measured, because threads have stacks of any size, and frames are larger under a sanitizer.
+ *
+ * The outermost call is not measured: a thread with a small stack can run kernels that call nothing. */
+#include "call/nesting.h"
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/thread.h"
+
+#if defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer))
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+enum { MAX_DEPTH = 128 }; /* calls */
+/* Bytes of stack for one call with its checks, a kernel with ordinary local variables, and the text of an error: a call that
+ * checks everything takes 40 KiB. */
+enum { MIN_STACK = SANITIZED ? 256 << 10 : 56 << 10 };
+
+typedef struct nesting {
+    int depth;
+    bool measured;
+    uintptr_t low, high; /* of the thread's stack; both 0: unknown */
+} nesting;
+
+static _Thread_local nesting of_thread;
+DV__OF_THREAD static nesting *nesting_of_thread(void) { return &of_thread; }
+
+static void measure_stack(nesting *n)
+{
+    n->measured = true;
+#if defined(__linux__)
+    pthread_attr_t attributes;
+    void *low;
+    size_t size;
+    if (pthread_getattr_np(pthread_self(), &attributes))
+        return;
+    if (!pthread_attr_getstack(&attributes, &low, &size)) {
+        n->low = (uintptr_t)low;
+        n->high = n->low + size;
+    }
+    pthread_attr_destroy(&attributes);
+#endif
+}
+
+/* Bytes left, as far as this frame tells; SIZE_MAX: unknown, as on the stack of a coroutine. */
+static size_t stack_left(nesting *n)
+{
+    const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    if (!n->measured)
+        measure_stack(n);
+    return here > n->low && here <= n->high ? here - n->low : SIZE_MAX;
+}
+
+static __attribute__((noinline)) int fail_too_deep(const dv_operator *op, int depth, size_t left)
+{
+    if (depth >= MAX_DEPTH)
+        return dv_fail(DV_ELIMIT, "%s: calls are nested more than %d deep: does a kernel call its own operator without end?",
+            op->name, MAX_DEPTH);
+    return dv_fail(DV_ELIMIT,
+        "%s: calls are nested %d deep, and %zu KiB of the thread's stack are left, where a call needs %d: does a kernel call its "
+        "own "
+        "operator without end?",
+        op->name, depth, left >> 10, MIN_STACK >> 10);
+}
+
+int dv__nesting_begin(const dv_operator *op)
+{
+    nesting *n = nesting_of_thread();
+    if (__builtin_expect(n->depth > 0, 0)) {
+        const size_t left = stack_left(n);
+        if (n->depth >= MAX_DEPTH || left < MIN_STACK)
+            return fail_too_deep(op, n->depth, left);
+    }
+    n->depth++;
+    return DV_OK;
+}
+
+void dv__nesting_end(void) { nesting_of_thread()->depth--; }
+
+int dv__nesting_depth(void) { return nesting_of_thread()->depth; }
+
+int dv__nesting_set_depth(int depth)
+{
+    nesting *n = nesting_of_thread();
+    const int before = n->depth;
+    n->depth = depth;
+    return before;
+}

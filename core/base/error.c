@@ -61,6 +61,11 @@ int dv_fail(int status, const char *format, ...)
     return status;
 }
 
+int dv__fail_null(const char *function, const char *what)
+{
+    return dv_fail(DV_EINVAL, "%s: no %s given: found NULL", function, what);
+}
+
 bool dv__error_is_in(const char *text, const char *context)
 {
     const size_t n = strlen(context);

@@ -12,6 +12,14 @@ int dv__vfail(int status, const char *format, va_list args);
 /* "column 7: expected ..., found ...", then the line of text and a caret under the column. at points into text. */
 DV__PRINTF(4, 5) int dv__fail_at(int status, const char *text, const char *at, const char *format, ...);
 
+/* Return DV_EINVAL from a public function whose argument is NULL: "dv_find: no name given: found NULL". */
+#define DV__REQUIRE(argument, what)               \
+    do {                                          \
+        if (!(argument))                          \
+            return dv__fail_null(__func__, what); \
+    } while (0)
+int dv__fail_null(const char *function, const char *what);
+
 /* True if "context: " is in the message already. In a recursion each level would put it there again, until the message is full.
  */
 bool dv__error_is_in(const char *text, const char *context);

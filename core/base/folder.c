@@ -112,6 +112,7 @@ static int step(walk *w, const char *name)
 
 int dv_folder_check(const char *path, unsigned flags)
 {
+    DV__REQUIRE(path, "path");
     walk w = { .path = path, .flags = flags };
     char here[PATH_MAX] = "", name[PATH_MAX];
     struct stat root;

@@ -216,9 +216,9 @@ static dv_site *empty(dv_operator *op)
 
 int dv_site_new(dv_operator *op, const dv_value *args, size_t nargs, dv_site **out)
 {
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
-    if (!op)
-        return dv_fail(DV_EINVAL, "dv_site_new: no operator given: found NULL");
+    DV__REQUIRE(op, "operator");
     dv_site *s = empty(op);
     return s ? finish(fill(s, args, nargs), s, out) : DV_ENOMEM;
 }
@@ -234,9 +234,9 @@ void dv_site_free(dv_site *s)
     dv__free(s);
 }
 
-dv_operator *dv_site_operator(const dv_site *s) { return s->op; }
-const dv_value *dv_site_args(const dv_site *s) { return s->args; }
-size_t dv_site_ntensors(const dv_site *s) { return s->ntensors; }
+dv_operator *dv_site_operator(const dv_site *s) { return s ? s->op : NULL; }
+const dv_value *dv_site_args(const dv_site *s) { return s ? s->args : NULL; }
+size_t dv_site_ntensors(const dv_site *s) { return s ? s->ntensors : 0; }
 
 /* ---- Memory ---- */
 
@@ -313,6 +313,7 @@ static int alloc_tensor(dv_site *s, const dv_tensor **t)
 
 int dv_site_alloc(dv_site *s)
 {
+    DV__REQUIRE(s, "call site");
     int status = DV_OK;
     if (s->nmade < s->ntensors && !s->made && !(s->made = DV__ARENA_ARRAY(&s->arena, dv_tensor *, s->ntensors)))
         return DV_ENOMEM;
@@ -442,7 +443,9 @@ static void print_value(dv__text *to, const dv_site *s, const dv_value *v)
 int dv_site_print(const dv_site *s, char **out)
 {
     dv__text to = { 0 };
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
+    DV__REQUIRE(s, "call site");
     dv__text_add(&to, "%s(", s->op->name);
     for (size_t i = 0; i < s->op->plan->nargs; i++) {
         dv__text_add(&to, "%s%s=", i ? ", " : "", s->op->schema->args[i].name);
@@ -941,15 +944,18 @@ static int parse_call(dv_operator *op, const char *text, dv_site **out)
 
 int dv_site_parse(const char *text, dv_site **out)
 {
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
-    return text ? parse_call(NULL, text, out) : dv_fail(DV_EINVAL, "dv_site_parse: the text is NULL");
+    DV__REQUIRE(text, "text");
+    return parse_call(NULL, text, out);
 }
 
 int dv_site_parse_for(dv_operator *op, const char *text, dv_site **out)
 {
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
-    if (!op || !text)
-        return dv_fail(DV_EINVAL, "dv_site_parse_for: no %s given: found NULL", op ? "text" : "operator");
+    DV__REQUIRE(op, "operator");
+    DV__REQUIRE(text, "text");
     return parse_call(op, text, out);
 }
 
@@ -957,6 +963,7 @@ int dv_site_parse_for(dv_operator *op, const char *text, dv_site **out)
 
 int dv_site_infer(const dv_site *s, dv_result_spec *specs, size_t nspecs)
 {
+    DV__REQUIRE(s, "call site");
     return dv_infer(s->op, s->args, s->op->plan->nargs, specs, nspecs);
 }
 
@@ -985,6 +992,7 @@ int dv_site_call(
     const dv_site *s, const dv_tensor *const *tensors, size_t ntensors, dv_value *results, size_t nresults, const dv_host *host)
 {
     dv__arena arena = { NULL };
+    DV__REQUIRE(s, "call site");
     if (ntensors != s->ntensors || (ntensors && !tensors))
         return dv_fail(DV_EINVAL, "%s: this call site takes %zu tensors, found %zu", s->op->name, s->ntensors, ntensors);
     dv_value *args = DV__ARENA_ARRAY(&arena, dv_value, s->op->plan->nargs + 1);

@@ -1,4 +1,5 @@
 /* Schemas as text, in the very form of str(torch._C.parse_schema(s)), and as JSON (docs/json.md). */
+#include "base/error.h"
 #include "lang/schema_types.h"
 
 void dv__type_print(const dv__type *t, dv__text *to)
@@ -288,6 +289,7 @@ void dv__schema_json(const dv__schema *s, dv__text *to)
 int dv_schema_normalize(const char *schema, char **out)
 {
     dv__schema *s;
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
     int status = dv__schema_parse(schema, &s);
     if (status)
@@ -301,6 +303,7 @@ int dv_schema_json(const char *schema, char **out)
 {
     dv__schema *s;
     dv__text text = { 0 };
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
     int status = dv__schema_parse(schema, &s);
     if (status)

@@ -312,6 +312,8 @@ static int read_content(const char *path, content *c)
 int dv_file_content(const char *path, char out[33])
 {
     content c;
+    DV__REQUIRE(path, "path");
+    DV__REQUIRE(out, "room for the hash");
     const int status = read_content(path, &c);
     if (!status)
         memcpy(out, c.id, sizeof c.id);

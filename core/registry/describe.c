@@ -1,11 +1,12 @@
 /* Descriptions of an operator, as text and as JSON. */
+#include "base/error.h"
 #include "registry/internal.h"
 
-const char *dv_operator_name(const dv_operator *op) { return op->name; }
-const char *dv_operator_schema(const dv_operator *op) { return op->schema->text; }
-const char *dv_operator_doc(const dv_operator *op) { return op->text.doc ? op->text.doc : ""; }
-size_t dv_operator_nargs(const dv_operator *op) { return op->schema->nargs; }
-size_t dv_operator_nresults(const dv_operator *op) { return op->schema->nreturns; }
+const char *dv_operator_name(const dv_operator *op) { return op ? op->name : ""; }
+const char *dv_operator_schema(const dv_operator *op) { return op ? op->schema->text : ""; }
+const char *dv_operator_doc(const dv_operator *op) { return op && op->text.doc ? op->text.doc : ""; }
+size_t dv_operator_nargs(const dv_operator *op) { return op ? op->schema->nargs : 0; }
+size_t dv_operator_nresults(const dv_operator *op) { return op ? op->schema->nreturns : 0; }
 
 static const dv__table *table_of(const dv_operator *op)
 {
@@ -42,7 +43,9 @@ static void dump_entry(const dv__entry *e, dv__text *to)
 
 int dv_operator_dump_table(const dv_operator *op, char **out)
 {
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
+    DV__REQUIRE(op, "operator");
     dv__text to = { 0 };
     const dv__table *table = table_of(op);
     for (int key = 0; table && key < DV_KEY_RUNTIME_COUNT; key++) {
@@ -107,7 +110,9 @@ static void describe_text(const char *what, const char *text, dv__text *to)
 
 int dv_operator_describe(const dv_operator *op, char **out)
 {
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
+    DV__REQUIRE(op, "operator");
     dv__text to = { 0 };
     dv__text_add(&to, "%s\n", op->schema->text);
     if (op->text.doc && *op->text.doc)
@@ -192,7 +197,9 @@ static void put_table(const dv_operator *op, dv__text *to)
 
 int dv_operator_json(const dv_operator *op, char **out)
 {
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
+    DV__REQUIRE(op, "operator");
     dv__text to = { 0 };
     dv__text_puts(&to, "{");
     dv__json_text(&to, "name", op->name);

@@ -2,6 +2,7 @@
  * value of each written argument, in the schema's order. It is made from the operator's declaration, and calling it calls the
  * operator (call/functional.c). What the operator declares about a written argument's value after the call, above all its
  * formulas, holds for the new value. */
+#include "base/error.h"
 #include "registry/internal.h"
 
 typedef struct maker {
@@ -236,9 +237,9 @@ static int make(maker *m)
 
 int dv_functional(dv_operator *op, dv_operator **out)
 {
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
-    if (!op)
-        return dv_fail(DV_EINVAL, "dv_functional: no operator given: found NULL");
+    DV__REQUIRE(op, "operator");
     if (!op->plan->writes) {
         *out = dv_operator_ref(op);
         return DV_OK;

@@ -1,4 +1,5 @@
 /* Libraries: registrations that are added and removed together, from a binary, from a linked descriptor, or by hand. */
+#include "base/error.h"
 #include "registry/internal.h"
 
 #include <assert.h>
@@ -158,7 +159,9 @@ static int load(const dv_library_decl *decl, dv__binary *take_binary, dv_library
 
 int dv_load(const char *path, dv_library **out)
 {
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
+    DV__REQUIRE(path, "path");
     dv__binary binary;
     int status = dv__policy_init();
     if (status || (status = dv__binary_open(path, &binary)))
@@ -172,6 +175,7 @@ int dv_load(const char *path, dv_library **out)
 
 int dv_load_static(const struct dv_library_decl *decl, dv_library **out)
 {
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
     int status = dv__policy_init();
     if (status || (status = dv__library_decl_check(decl, "dv_load_static")))
@@ -301,12 +305,14 @@ void dv_library_free(dv_library *lib)
 
 /* ---- Asking ---- */
 
-const char *dv_library_name(const dv_library *lib) { return lib->ns; }
-const char *dv_library_path(const dv_library *lib) { return lib->loaded ? lib->binary.path : NULL; }
-const char *dv_library_content(const dv_library *lib) { return lib->loaded ? lib->binary.id : NULL; }
+const char *dv_library_name(const dv_library *lib) { return lib ? lib->ns : ""; }
+const char *dv_library_path(const dv_library *lib) { return lib && lib->loaded ? lib->binary.path : NULL; }
+const char *dv_library_content(const dv_library *lib) { return lib && lib->loaded ? lib->binary.id : NULL; }
 
 size_t dv_library_size(const dv_library *lib)
 {
+    if (!lib)
+        return 0;
     dv__registry_lock();
     const size_t n = lib->noperators;
     dv__registry_unlock();
@@ -315,6 +321,8 @@ size_t dv_library_size(const dv_library *lib)
 
 dv_operator *dv_library_operator(const dv_library *lib, size_t i)
 {
+    if (!lib)
+        return NULL;
     dv__registry_lock();
     dv_operator *op = i < lib->noperators ? lib->operators[i] : NULL;
     dv__registry_unlock();
@@ -323,7 +331,10 @@ dv_operator *dv_library_operator(const dv_library *lib, size_t i)
 
 int dv_library_find(const dv_library *lib, const char *name, dv_operator **out)
 {
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
+    DV__REQUIRE(lib, "library");
+    DV__REQUIRE(name, "name");
     char *full;
     int status = full_name(lib, name, &full);
     if (status)

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "registry/internal.h"
 
 typedef struct word {
@@ -355,6 +356,7 @@ static int count_one(void *user, dv_operator *op)
 
 int dv_policy_counts(int (*fn)(void *user, const char *name, uint64_t enabled, uint64_t disabled), void *user)
 {
+    DV__REQUIRE(fn, "function");
     counts c = { fn, user };
     return dv_each_operator(count_one, &c);
 }

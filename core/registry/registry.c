@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "base/error.h"
 #include "registry/internal.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -637,7 +638,9 @@ int dv__operator_not_found(const char *name)
 
 int dv_find(const char *name, dv_operator **out)
 {
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
+    DV__REQUIRE(name, "name");
     dv__registry_lock();
     dv_operator *op = dv__registry_get(name);
     const int status = op ? DV_OK : not_found(name);
@@ -662,7 +665,10 @@ int dv__find_from(const dv_operator *from, const char *name, dv_operator **out)
 
 int dv_operator_binary(const dv_operator *op, char **path, char content[33])
 {
+    DV__REQUIRE(path, "place for the path");
     *path = NULL;
+    DV__REQUIRE(op, "operator");
+    DV__REQUIRE(content, "room for the hash");
     dv__registry_lock();
     const dv_library *own = owner_of(op);
     int status = own && own->loaded ? DV_OK : dv_fail(DV_ENOENT, "%s: it is of no file that is loaded", op->name);
@@ -676,6 +682,7 @@ int dv_operator_binary(const dv_operator *op, char **path, char content[33])
 
 int dv_each_operator(int (*fn)(void *user, dv_operator *op), void *user)
 {
+    DV__REQUIRE(fn, "function");
     dv__registry_lock();
     const size_t n = noperators;
     dv_operator **all = dv__alloc(n * sizeof *all);
@@ -698,7 +705,8 @@ int dv_each_operator(int (*fn)(void *user, dv_operator *op), void *user)
 
 dv_operator *dv_operator_ref(dv_operator *op)
 {
-    atomic_fetch_add_explicit(&op->refs, 1, memory_order_relaxed);
+    if (op)
+        atomic_fetch_add_explicit(&op->refs, 1, memory_order_relaxed);
     return op;
 }
 

@@ -68,6 +68,8 @@ int dv__slot_info(const dv__schema *schema, size_t slot, dv_slot_info *out)
 
 int dv_operator_slot(const dv_operator *op, size_t slot, dv_slot_info *out)
 {
+    DV__REQUIRE(op, "operator");
+    DV__REQUIRE(out, "place for the result");
     const int status = dv__slot_info(op->schema, slot, out);
     if (status)
         return dv__fail_in(status, "%s", op->name);
@@ -76,10 +78,12 @@ int dv_operator_slot(const dv_operator *op, size_t slot, dv_slot_info *out)
     return DV_OK;
 }
 
-const char *dv_operator_tags(const dv_operator *op) { return op->text.tags ? op->text.tags : ""; }
+const char *dv_operator_tags(const dv_operator *op) { return op && op->text.tags ? op->text.tags : ""; }
 
 bool dv_operator_has_rows(const dv_operator *op, int32_t device_type)
 {
+    if (!op)
+        return false;
     if (op->functional)
         op = op->functional;
     const dv__table *table = atomic_load_explicit(&((dv_operator *)(uintptr_t)op)->table, memory_order_acquire);

@@ -1,4 +1,5 @@
 /* Names of element types and devices. The table of types is DV_DTYPES; other common spellings are mapped to its names. */
+#include "base/error.h"
 #include "base/text.h"
 #include "tensor/tensor.h"
 
@@ -16,7 +17,7 @@ const dv_dtype_row *dv_dtype_at(size_t i) { return i < sizeof rows / sizeof *row
 
 const dv_dtype_row *dv_dtype_named(const char *name)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t i = 0; name && i < sizeof rows / sizeof *rows; i++)
         if (!strcmp(rows[i].name, name))
             return &rows[i];
     return NULL;
@@ -79,6 +80,7 @@ static bool parse_base(const char *name, size_t size, dv_dtype *out)
 
 int dv_dtype_parse(const char *name, dv_dtype *out)
 {
+    DV__REQUIRE(out, "place for the result");
     memset(out, 0, sizeof *out);
     if (!name)
         return dv_fail(DV_EDTYPE, "no dtype name given");
@@ -145,6 +147,7 @@ int dv_device_parse(const char *name, dv_device *out)
             { "privateuseone", DV_NPU },
         { "hip", DV_ROCM },
     };
+    DV__REQUIRE(out, "place for the result");
     memset(out, 0, sizeof *out);
     if (!name)
         return dv_fail(DV_EDEVICE, "no device name given");

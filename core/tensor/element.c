@@ -73,6 +73,8 @@ static int64_t signed_integer(const void *data, int64_t i, dv_dtype t)
 
 double dv_element_get(const void *data, int64_t i, dv_dtype t)
 {
+    if (!data)
+        return 0;
     t.lanes = 1;
     switch (dv_dtype_key(t)) {
     case DV_DTYPE_f64:
@@ -92,6 +94,8 @@ double dv_element_get(const void *data, int64_t i, dv_dtype t)
 
 void dv_element_put(void *data, int64_t i, dv_dtype t, double x)
 {
+    if (!data)
+        return;
     t.lanes = 1;
     switch (dv_dtype_key(t)) {
     case DV_DTYPE_f64:

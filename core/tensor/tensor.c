@@ -251,12 +251,14 @@ int dv__tensor_new_meta(
 
 int dv_tensor_new(dv_dtype dtype, int32_t ndim, const int64_t *shape, dv_tensor **out)
 {
+    DV__REQUIRE(out, "place for the result");
     return dv__tensor_new_strided(dtype, ndim, shape, NULL, true, out);
 }
 
 int dv_tensor_view(dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t offset, dv_tensor **out)
 {
     int64_t contiguous[DV_MAX_NDIM], low, high, base_low, base_high;
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
     int status = dv__tensor_check(base);
     if (status)
@@ -356,6 +358,7 @@ static int import(const DLManagedTensorVersioned *m, struct owned **out)
 int dv_tensor_from_dlpack(DLManagedTensorVersioned *managed, dv_tensor **out)
 {
     struct owned *o = NULL;
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
     if (!managed)
         return dv_fail(DV_EINVAL, "no DLPack tensor given: found NULL");
@@ -379,6 +382,7 @@ static void delete_export(DLManagedTensorVersioned *m)
 
 int dv_tensor_to_dlpack(dv_tensor *t, DLManagedTensorVersioned **out)
 {
+    DV__REQUIRE(out, "place for the result");
     *out = NULL;
     const struct owned *o = t ? as_ours(t) : NULL;
     if (!o)

@@ -195,6 +195,160 @@ static void nothing_given(void **state)
     dv_free(NULL);
 }
 
+/* X(call): each pointer of each public function NULL in turn, where it may not be; at the end strings and lists without data.
+ * DV_EINVAL, and the message says what is NULL. */
+/* clang-format off */
+#define REFUSED(X) \
+    X(dv_dtype_parse("f32", NULL)) \
+    X(dv_device_parse("cpu", NULL)) \
+    X(dv_tensor_new(f32, 1, four, NULL)) \
+    X(dv_tensor_new(f32, 1, NULL, &t)) \
+    X( dv_tensor_view(x, 1, NULL, four, 0, &t)) \
+    X(dv_tensor_view(x, 1, four, four, 0, NULL)) \
+    X(dv_tensor_from_dlpack(NULL, &t)) \
+    X(dv_tensor_to_dlpack(x, NULL)) \
+    X(dv_folder_check(NULL, 0)) \
+    X(dv_load(NULL, &lib)) \
+    X(dv_load("x", NULL)) \
+    X(dv_load_static(&dv_library_tc, NULL)) \
+    X(dv_file_content(NULL, hash)) \
+    X(dv_file_content("x", NULL)) \
+    X(dv_find(NULL, &op)) \
+    X(dv_find("tc::swiglu", NULL)) \
+    X(dv_library_find(NULL, "swiglu", &op)) \
+    X(dv_library_find(tc, NULL, &op)) \
+    X(dv_library_find(tc, "swiglu", NULL)) \
+    X(dv_library_define(tc, NULL, NULL, &op)) \
+    X(dv_each_operator(NULL, NULL)) \
+    X(dv_functional(NULL, &op)) \
+    X( dv_functional(swiglu, NULL)) \
+    X(dv_operator_binary(NULL, &text, hash)) \
+    X(dv_operator_binary(swiglu, NULL, hash)) \
+    X(dv_operator_binary(swiglu, &text, NULL)) \
+    X(dv_operator_slot(NULL, 0, &slot)) \
+    X(dv_operator_slot(swiglu, 0, NULL)) \
+    X(dv_operator_json(NULL, &text)) \
+    X(dv_operator_json(swiglu, NULL)) \
+    X(dv_operator_describe(NULL, &text)) \
+    X( dv_operator_describe(swiglu, NULL)) \
+    X(dv_operator_dump_table(NULL, &text)) \
+    X(dv_operator_dump_table(swiglu, NULL)) \
+    X(dv_schema_normalize("f() -> ()", NULL)) \
+    X(dv_schema_json("f() -> ()", NULL)) \
+    X(dv_call(NULL, args, 2, out, 1, NULL)) \
+    X(dv_call(swiglu, NULL, 2, out, 1, NULL)) \
+    X(dv_call(swiglu, args, 2, NULL, 1, NULL)) \
+    X(dv_call_frame(NULL, frame, 8, NULL, NULL)) \
+    X( dv_call_frame(swiglu, frame, 8, NULL, NULL)) \
+    X(dv_infer(NULL, args, 2, specs, 1)) \
+    X(dv_infer(swiglu, NULL, 2, specs, 1)) \
+    X(dv_infer(swiglu, args, 2, NULL, 1)) \
+    X(dv_infer_list(NULL, args, 2, 0, specs, 1, &n)) \
+    X(dv_infer_list(swiglu, args, 2, 0, NULL, 1, &n)) \
+    X( dv_infer_list(swiglu, args, 2, 0, specs, 1, NULL)) \
+    X(dv_infer_partial(NULL, args, 2, known, 1)) \
+    X(dv_infer_partial(swiglu, NULL, 2, known, 1)) \
+    X(dv_infer_partial(swiglu, args, 2, NULL, 1)) \
+    X( dv_partial_new(NULL, args, 2, &partial)) \
+    X(dv_partial_new(swiglu, NULL, 2, &partial)) \
+    X(dv_partial_new(swiglu, args, 2, NULL)) \
+    X(dv_partial_get(NULL, DV_PARTIAL_RESULT, 0, 0, known)) \
+    X(dv_partial_get(some, DV_PARTIAL_RESULT, 0, 0, NULL)) \
+    X(dv_partial_set( NULL, DV_PARTIAL_ARGUMENT, 0, 0, known)) \
+    X(dv_partial_set(some, DV_PARTIAL_ARGUMENT, 0, 0, NULL)) \
+    X(dv_site_new(NULL, args, 2, &site)) \
+    X(dv_site_new(swiglu, NULL, 2, &site)) \
+    X(dv_site_new(swiglu, args, 2, NULL)) \
+    X(dv_site_parse(NULL, &site)) \
+    X( dv_site_parse("x", NULL)) \
+    X(dv_site_parse_for(NULL, "x()", &site)) \
+    X(dv_site_parse_for(swiglu, NULL, &site)) \
+    X(dv_site_parse_for(swiglu, "x()", NULL)) \
+    X(dv_site_print(NULL, &text)) \
+    X(dv_site_print(one, NULL)) \
+    X(dv_site_alloc(NULL)) \
+    X(dv_site_infer(NULL, specs, 1)) \
+    X(dv_site_infer(one, NULL, 1)) \
+    X(dv_site_call(NULL, NULL, 0, out, 1, NULL)) \
+    X(dv_cost(NULL, args, 2, &number, &number)) \
+    X(dv_cost(swiglu, args, 2, &number, NULL)) \
+    X(dv_gradient(NULL, args, args, NULL, out, NULL)) \
+    X(dv_gradient(swiglu, NULL, args, NULL, out, NULL)) \
+    X(dv_gradient(swiglu, args, NULL, NULL, out, NULL)) \
+    X( dv_gradient(swiglu, args, args, NULL, NULL, NULL)) \
+    X(dv_tangent(NULL, args, args, out, NULL)) \
+    X( dv_tangent(swiglu, args, NULL, out, NULL)) \
+    X(dv_explain(NULL, args, 2, tell, &n)) \
+    X( dv_explain(swiglu, args, 2, NULL, NULL)) \
+    X(dv_policy_load(NULL)) \
+    X(dv_policy_counts(NULL, NULL)) \
+    X(dv_call(every, strings, 9, out, 4, NULL)) \
+    X(dv_infer(every, strings, 9, specs, 4)) \
+    X(dv_site_new(every, strings, 9, &site)) \
+    X(dv_infer_partial(every, strings, 9, known, 4)) \
+    X(dv_partial_new(every, strings, 9, &partial)) \
+    X(dv_explain(every, strings, 9, tell, &n)) \
+    X(dv_cost(every, strings, 9, &number, &number)) \
+    X(dv_call(every, in_list, 4, out, 4, NULL)) \
+    X(dv_site_new(every, in_list, 4, &site)) \
+    X(dv_infer_partial(every, in_list, 4, known, 4)) \
+    X(dv_call(every, lists_of, 3, out, 4, NULL)) \
+    X(dv_site_new(every, lists_of, 3, &site)) \
+    X(dv_infer_partial(every, lists_of, 3, known, 4))
+/* clang-format on */
+
+static void each_pointer(void **state)
+{
+    (void)state;
+    const dv_dtype f32 = dv_dtype_from_key(DV_DTYPE_f32);
+    static const int64_t four[] = { 4 };
+    dv_tensor *t, *x;
+    dv_library *lib;
+    dv_operator *op, *const swiglu = find("swiglu"), *const every = find("every");
+    dv_slot_info slot;
+    dv_site *site, *one;
+    dv_partial *partial, *some;
+    dv_result_spec specs[4];
+    dv_known known[4];
+    char *text, hash[33];
+    double number;
+    size_t n = 0;
+    int64_t frame[8] = { 0 };
+    CALL_OK(dv_tensor_new(f32, 1, four, &x));
+    dv_value args[8] = { dv_from_tensor(x), dv_from_tensor(x), dv_from_tensor(x) }, out[40] = { dv_default() };
+    dv_value no_string = dv_from_string(""), no_list = dv_from_ints(NULL, 3), no_tensors = dv_from_tensors(NULL, 3);
+    no_string.as.s = (dv_string){ NULL, 1 };
+    const dv_value empty = dv_from_tensors(NULL, 0);
+    const dv_value strings[9] = { dv_from_tensor(x), empty, empty, empty, dv_none(), dv_from_int(1), dv_from_float(1),
+        dv_from_bool(true), no_string };
+    dv_value list_of_strings = { .type = DV_VALUE_STRINGS };
+    list_of_strings.as.strings.data = &no_string.as.s;
+    list_of_strings.as.strings.size = 1;
+    const dv_value in_list[4] = { dv_from_tensor(x), empty, empty, list_of_strings };
+    const dv_value lists_of[3] = { dv_from_tensor(x), no_tensors, no_list };
+    CALL_OK(dv_site_new(swiglu, args, 2, &one));
+    CALL_OK(dv_partial_new(swiglu, args, 2, &some));
+#define ROW(call)                                                \
+    dv_clear_error();                                            \
+    if ((call) != DV_EINVAL || !strstr(dv_last_error(), "NULL")) \
+        fail_msg("%s: %s", #call, dv_last_error());
+    REFUSED(ROW)
+#undef ROW
+    assert_false(dv_dtype_named(NULL) || dv_library_path(NULL) || dv_library_content(NULL) || dv_library_size(NULL));
+    assert_false(dv_library_operator(NULL, 0) || dv_operator_ref(NULL) || dv_operator_nargs(NULL) || dv_operator_nresults(NULL));
+    assert_false(dv_operator_has_rows(NULL, DV_CPU) || dv_site_operator(NULL) || dv_site_args(NULL) || dv_site_ntensors(NULL));
+    assert_false(*dv_library_name(NULL) || *dv_operator_name(NULL) || *dv_operator_schema(NULL) || *dv_operator_doc(NULL) ||
+        *dv_operator_tags(NULL));
+    assert_true(dv_element_get(NULL, 3, f32) == 0);
+    dv_element_put(NULL, 3, f32, 1);
+    dv_operator_unref(NULL);
+    dv_site_free(NULL);
+    dv_partial_free(NULL);
+    dv_partial_free(some);
+    dv_site_free(one);
+    dv_tensor_unref(x);
+}
+
 /* An allocator that is soon out of memory: sanitizers end the process when asked for terabytes. */
 static void *some_more(void *user, void *p, size_t n) { return (void)user, n < (1 << 24) ? realloc(p, n) : NULL; }
 static void *some(void *user, size_t n) { return some_more(user, NULL, n); }
@@ -210,6 +364,7 @@ int main(void)
         cmocka_unit_test(calls),
         cmocka_unit_test(tensors),
         cmocka_unit_test(nothing_given),
+        cmocka_unit_test(each_pointer),
     };
     const dv_allocator small = { some, some_more, give_back, NULL };
     dv_set_allocator(&small);

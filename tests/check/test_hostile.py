@@ -1,0 +1,241 @@
+"""The check of a hostile kernel ends by itself with a report, ends at SIGTERM with the table so far, and leaves no process and no file."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import uuid
+
+import pytest
+from conftest import COMMAND
+
+SOURCE = r"""
+#define _GNU_SOURCE
+#include <dovetail_op.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+struct f { const dv_tensor *x; dv_tensor *out; };
+static void spin(void) { for (;;) __asm__ volatile(""); }
+static void *spin_in_thread(void *p) { sigset_t s; sigfillset(&s); pthread_sigmask(SIG_BLOCK, &s, NULL); spin(); return p; }
+static void *wait_in_thread(void *p) { for (;;) pause(); return p; }
+static void block_all(void) { sigset_t s; sigfillset(&s); sigprocmask(SIG_BLOCK, &s, NULL); }
+static void ignore(int number) { (void)number; }
+static jmp_buf back;
+static void jump(int number) { (void)number; siglongjmp(back, 1); }
+static void refuse_system_call(int number, unsigned action)
+{
+    struct sock_filter code[] = { BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, 1), BPF_STMT(BPF_RET | BPF_K, action), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
+    struct sock_fprog program = { sizeof code / sizeof *code, code };
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+static void scribble(void) /* on all memory that is shared with other processes */
+{
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    unsigned long from, to;
+    while (maps && fgets(line, sizeof line, maps))
+        if (sscanf(line, "%lx-%lx rw-s", &from, &to) == 2 && strstr(line, "rw-s") && to - from < 1ul << 30)
+            memset((void *)from, 0xA5, to - from);
+    fclose(maps);
+}
+static int f(dv_context *ctx, const struct f *a)
+{
+    (void)ctx, (void)spin_in_thread, (void)wait_in_thread, (void)block_all, (void)ignore, (void)jump, (void)refuse_system_call, (void)scribble;
+    const float *x = a->x->data;
+    float *out = a->out->data;
+    { CALL }
+    for (int64_t i = 0, n = dv_numel(a->out); i < n; i++)
+        out[i] = 2 * x[i];
+    return DV_OK;
+}
+__attribute__((constructor)) static void at_load(void) { LOAD }
+__attribute__((destructor)) static void at_end(void) { END }
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T", .native = "add(x, x)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_LIBRARY(hostile, &dv_op_f);
+"""
+
+# What a kernel does in each call
+CALLS = {
+    "forks": "if (!fork()) { sleep(100); _exit(0); }",
+    "forks and returns twice": "fork();",
+    "vfork": "vfork();",
+    "vfork that waits": "if (!vfork()) { sleep(100); _exit(0); }",
+    "many sessions": "for (int i = 0; i < 40; i++) if (!fork()) { setsid(); sleep(100); _exit(0); }",
+    "daemon": "if (!fork()) { setsid(); if (!fork()) { block_all(); sleep(100); } _exit(0); } else wait(NULL);",
+    "child without death signal": "prctl(PR_SET_PDEATHSIG, 0); if (!fork()) for (;;) pause();",
+    "tree of processes": "if (!fork()) { for (int i = 0; i < 9; i++) fork(); sleep(100); _exit(0); }",
+    "runs another program": 'execlp("sleep", "sleep", "100", NULL);',
+    "runs another program that ends": 'execlp("true", "true", NULL);',
+    "closes descriptors, waits": "for (int i = 3; i < 1024; i++) close(i); for (;;) pause();",
+    "closes all descriptors": "for (int i = 0; i < 1024; i++) close(i);",
+    "closes the standard ones": "close(0); close(1); close(2);",
+    "garbage in descriptors": 'for (int i = 0; i < 64; i++) { ftruncate(i, 0); lseek(i, 0, 0); write(i, "GARBAGE", 7); }',
+    "shuts descriptors down": 'for (int i = 3; i < 64; i++) { shutdown(i, SHUT_RDWR); dup2(open("/dev/zero", O_RDWR), i); }',
+    "garbage in shared memory": "scribble();",
+    "garbage in shared memory, crash": "scribble(); raise(SIGKILL);",
+    "no more descriptors": 'while (open("/dev/null", O_RDONLY) >= 0) {}',
+    "writes without end": 'char b[4096] = "x"; for (;;) write(1, b, sizeof b);',
+    "no profiling timer": "struct itimerval t = { { 0, 0 }, { 0, 0 } }; setitimer(ITIMER_PROF, &t, NULL); spin();",
+    "blocks signals, loops": "block_all(); spin();",
+    "blocks signals, sleeps a little": "block_all(); for (;;) sched_yield(), usleep(1000);",
+    "blocks signals": "block_all();",
+    "ignores SIGPROF": "signal(SIGPROF, SIG_IGN); spin();",
+    "handles every signal": "for (int i = 1; i < NSIG; i++) signal(i, ignore); spin();",
+    "jumps out of a handler": "for (int i = 1; i < NSIG; i++) signal(i, jump); sigsetjmp(back, 1); spin();",
+    "ignores its crash": "signal(SIGSEGV, SIG_IGN); signal(SIGTERM, SIG_IGN); *(volatile int *)0 = 1;",
+    "sleeps a little": "for (;;) usleep(2000);",
+    "alarm": "alarm(1);",
+    "kills its parent": "kill(getppid(), SIGKILL);",
+    "stops its parent": "kill(getppid(), SIGSTOP);",
+    "terminates its parent": "kill(getppid(), SIGTERM);",
+    "kills its group": "kill(0, SIGKILL);",
+    "stops its group": "kill(0, SIGSTOP);",
+    "stops itself": "raise(SIGSTOP);",
+    "is traced": "ptrace(PTRACE_TRACEME, 0, 0, 0); raise(SIGSTOP);",
+    "traces its parent": "if (!ptrace(PTRACE_SEIZE, getppid(), 0, 0)) { ptrace(PTRACE_INTERRUPT, getppid(), 0, 0); for (;;) pause(); }",
+    "a child stops its parent again and again": "pid_t p = getppid(); if (!fork()) for (;;) { kill(p, SIGSTOP); usleep(100); }",
+    "limits of 0": "struct rlimit r = { 0, 0 }; setrlimit(RLIMIT_AS, &r); setrlimit(RLIMIT_NOFILE, &r); setrlimit(RLIMIT_CPU, &(struct rlimit){ 1, 1 }); setrlimit(RLIMIT_STACK, &r);",
+    "limits raised": "for (int i = 0; i < RLIM_NLIMITS; i++) setrlimit(i, &(struct rlimit){ RLIM_INFINITY, RLIM_INFINITY });",
+    "thread that spins": "pthread_t t; pthread_create(&t, NULL, spin_in_thread, NULL);",
+    "thread that waits": "pthread_t t; pthread_create(&t, NULL, wait_in_thread, NULL);",
+    "ends its thread": "pthread_exit(NULL);",
+    "ends its thread, another waits": "pthread_t t; pthread_create(&t, NULL, wait_in_thread, NULL); pthread_exit(NULL);",
+    "much memory": "for (size_t i = 0; i < 40; i++) { char *p = malloc(50 << 20); if (p) memset(p, 1, 50 << 20); }",
+    "unmaps its argument": "munmap((void *)((uintptr_t)x & ~4095ul), 4096);",
+    "unmaps its stack": "munmap((void *)((uintptr_t)__builtin_frame_address(0) & ~4095ul), 4096);",
+    "much stack": "stack_t s = { .ss_flags = SS_DISABLE }; sigaltstack(&s, NULL); volatile char big[1 << 23]; for (size_t i = 0; i < sizeof big; i += 512) big[i] = 1;",
+    "removes its folder": 'char b[4096]; if (getcwd(b, sizeof b) && strstr(b, "to-be-removed")) rmdir(b);',
+    "another folder": 'chdir("/"); umask(0777);',
+    "personality": "personality(ADDR_NO_RANDOMIZE | READ_IMPLIES_EXEC); prctl(PR_SET_DUMPABLE, 0); prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);",
+    "no exit": "refuse_system_call(SYS_exit_group, SECCOMP_RET_ERRNO | EPERM);",
+    "no system call to wait with": "refuse_system_call(SYS_wait4, SECCOMP_RET_KILL_PROCESS); refuse_system_call(SYS_close, SECCOMP_RET_KILL_PROCESS);",
+    "no write": "refuse_system_call(SYS_write, SECCOMP_RET_KILL_PROCESS);",
+    "exit": "exit(0);", "_exit": "_exit(0);", "quick_exit": "quick_exit(0);", "abort": "abort();",
+    "exit with a handler that waits": "atexit((void (*)(void))pause); exit(0);",
+}
+# What its library does when it is loaded, and when the process ends
+LOADS = {
+    "waits at load": "for (;;) pause();",
+    "loops at load": "block_all(); spin();",
+    "exits at load": "exit(0);",
+    "crashes at load": "*(volatile int *)0 = 1;",
+    "kills its parent at load": "kill(getppid(), SIGKILL);",
+    "stops at load": "raise(SIGSTOP);",
+    "forks at load": "if (!fork()) { setsid(); sleep(100); _exit(0); }",
+    "blocks signals at load": "block_all(); signal(SIGTERM, SIG_IGN); alarm(2);",
+    "closes descriptors at load": "for (int i = 0; i < 64; i++) close(i);",
+}
+ENDS = {"waits at its end": "for (;;) pause();", "exits at its end": "_exit(0);", "crashes at its end": "abort();"}
+ALL = {**{k: ("CALL", v) for k, v in CALLS.items()}, **{k: ("LOAD", v) for k, v in LOADS.items()}, **{k: ("END", v) for k, v in ENDS.items()}}
+HEALTHY = {"another folder", "personality", "removes its folder", "no write", "no system call to wait with", "thread that waits", *ENDS}  # may pass
+QUICK = {"forks", "daemon", "closes descriptors, waits", "blocks signals, loops", "garbage in shared memory", "kills its parent", "stops its parent", "is traced", "exits at load"}
+
+
+def cases(names):
+    return [pytest.param(n, id=n.replace(" ", "-"), marks=[] if n in QUICK else pytest.mark.slow) for n in names]
+
+
+class Run:
+    """A check in a session of its own, whose processes are known by a variable of their environment."""
+
+    def __init__(self, folder, name, *words, **options):
+        self.mark = f"DOVETAIL_HOSTILE={uuid.uuid4()}"
+        place, body = ALL[name]
+        bodies = {"CALL": "", "LOAD": "", "END": "", place: body}
+        source = SOURCE
+        for key, text in bodies.items():
+            source = source.replace("{ %s }" % key, "{ %s }" % text)
+        (folder / "f.c").write_text(source)
+        # building loads the binary, which is not what is tried here
+        subprocess.run([COMMAND, "build", "--help"], check=True, capture_output=True)
+        flags = subprocess.run([COMMAND, "--cflags"], check=True, capture_output=True, text=True).stdout.split()
+        subprocess.run(["cc", "-std=gnu11", "-w", "-O1", "-shared", "-fPIC", "-pthread", *flags, folder / "f.c", "-o", folder / "f.so"], check=True)
+        self.temporary, where = folder / "tmp", folder / "to-be-removed"
+        self.temporary.mkdir()
+        where.mkdir()
+        key, value = self.mark.split("=")
+        self.began = time.monotonic()
+        self.process = subprocess.Popen([COMMAND, "check", "--json", *words, folder / "f.so"], cwd=where, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ | {key: value, "TMPDIR": str(self.temporary)}, **options)
+
+    def processes(self):
+        """All that are alive but the command."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and int(entry.name) != self.process.pid and self.mark.encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                pass
+        return found
+
+    def end(self, seconds):
+        """Its exit status and report. Nothing of it may be left."""
+        try:
+            out, err = self.process.communicate(timeout=seconds)
+            left = self.processes()
+        finally:
+            self.process.kill()
+            for pid in self.processes():
+                os.kill(pid, signal.SIGKILL)
+        assert not left and not list(self.temporary.iterdir()), (left, err)
+        return self.process.returncode, json.loads(out), err
+
+
+@pytest.mark.parametrize("name", cases(ALL))
+def test_it_ends_with_a_report(tmp_path, name):
+    status, report, err = Run(tmp_path, name).end(100)
+    failed = [r for r in report["results"] if r["result"] == "fail"]
+    assert status == (1 if failed else 0) and (failed or name in HEALTHY), (report["results"], err)
+
+
+@pytest.mark.parametrize("name", cases(ALL))
+def test_a_signal_ends_it(tmp_path, name):
+    run = Run(tmp_path, name)
+    time.sleep(1)
+    run.process.terminate()
+    sent = time.monotonic()
+    status, report, err = run.end(20)
+    assert time.monotonic() - sent < 3  # 1 s on a quiet machine
+    assert status in (0, 1) or (status == -signal.SIGTERM and report["interrupted"] and err.endswith("interrupted\n"))
+
+
+@pytest.mark.parametrize("name", cases(ALL))
+def test_kill_leaves_nothing(tmp_path, name):
+    """Nothing outlives the command that cannot be told either, unless it killed the supervisor."""
+    run = Run(tmp_path, name)
+    time.sleep(1)
+    run.process.kill()
+    run.process.communicate()
+    end = time.monotonic() + 5
+    while (left := run.processes()) and time.monotonic() < end:
+        time.sleep(0.05)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left or "parent" in name

@@ -659,10 +659,12 @@ typedef struct check_result {
     uint32_t full, full_accepted; /* cases in which no tensor is empty; and how many of them the kernel accepted */
     uint32_t fault;               /* enum check_fault_kind; 0: none */
     uint64_t step;                /* increases while the child makes progress, for time limits */
-    bool apart;     /* it was forked off a process that had called the kernel, whose threads it lacks: it may wait for them */
-    double took;    /* of one attempt that is made again: seconds of processor time */
-    int32_t helper; /* the process that the child waits for: its processor time counts, it is killed with the child; 0: none */
-    char kind[40];  /* for a failure: what must stay the same while the case is made smaller */
+    bool apart;       /* it was forked off a process that had called the kernel, whose threads it lacks: it may wait for them */
+    double took;      /* of one attempt that is made again: seconds of processor time */
+    int32_t helper;   /* the process that the child waits for: its processor time counts, it is killed with the child; 0: none */
+    int32_t limit_ms; /* processor time that it may use from this step on; 0: as much as it likes */
+    bool copied;      /* a process that the kernel forked came back from the call */
+    char kind[40];    /* for a failure: what must stay the same while the case is made smaller */
     char message[1024]; /* of a failure; or why it is not checked */
     uint32_t own; /* enum check_fault_kind bits: from now on this property also reports these crashes, and shows them in this way,
                      ... */
@@ -714,6 +716,10 @@ void check_left_out(check_job *job, const char *what);
 void check_refused(check_job *job);
 /* Replace the current case: failures from now on refer to this one. */
 int check_printed(void); /* how many bytes this process has written to stdout so far, or as many as were kept */
+/* fork() for a process of the checker's own, which ends with this one. */
+int check_fork(void);
+/* Called after each call of a kernel: ends this process if the kernel made it. */
+void check_after_kernel(void);
 void check_in_hand(check_job *job, const check_case *c);
 void check_in_hand_with_results(check_job *job, const check_case *c); /* another case, of other sizes */
 
@@ -751,6 +757,44 @@ check_result *check_shared(size_t n); /* n zeroed results in memory that childre
 
 /* Of values: a call whose arguments share memory, as the schema allows, leaves what it leaves with copies of them (overlap.c). */
 void check_overlaps(check_job *job, const check_case *drawn);
+
+/* ---- Containment (contain.c) --------------------------------------------------------------------------------------------- */
+
+/* Why a contained process ended. */
+enum check_end_cause {
+    CHECK_ENDED_ITSELF,  /* by its own end or a signal: `status` */
+    CHECK_ENDED_WAITING, /* killed: it slept or was stopped for longer than its patience */
+    CHECK_ENDED_STOPPED,
+    CHECK_ENDED_LOOPING,       /* killed: it used more processor time than check_result.limit_ms */
+    CHECK_ENDED_CROWDED,       /* killed: it started too many processes */
+    CHECK_ENDED_PARENT_KILLED, /* its supervisor was killed or stopped */
+    CHECK_ENDED_PARENT_STOPPED,
+    CHECK_ENDED_UNSTARTED, /* it could not be started: `status` is the errno */
+};
+typedef struct check_ending {
+    enum check_end_cause cause;
+    int status;    /* as of waitpid() */
+    double used;   /* processor time in seconds */
+    uint32_t left; /* processes that it left running */
+    bool held;     /* LOOPING: it blocked or ignored the signal that its time was up */
+} check_ending;
+
+enum { CHECK_CONTAINED = 64 };
+typedef struct check_contained { int pid, fd; /* of its supervisor; readable when it has ended */ } check_contained;
+typedef void check_contained_fn(void *user);
+
+/* Called once, before code of an operator is loaded: descriptors that are open now are closed in contained processes. */
+void check_contain_begin(void);
+/* So is this one, or no longer. */
+void check_descriptor_private(int fd, bool is);
+/* Starts fn(user) in a contained process, of which `r`, in shared memory, has the progress. patience: seconds that it may sleep.
+ * False with errno. */
+bool check_contain(check_contained *c, const check_result *r, double patience, check_contained_fn *fn, void *user);
+/* True if it has ended: then nothing of it is left, and *c is free again. */
+bool check_contained_ended(check_contained *c, check_ending *e);
+/* Kills all contained processes, and whatever else this process started. Takes less than a second. */
+void check_contained_end_all(void);
+double check_now(void); /* seconds of the monotonic clock */
 
 /* ---- Programs that show a failure (repro.c) ------------------------------------------------------------------------------ */
 

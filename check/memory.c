@@ -699,6 +699,7 @@ void check_call_run(check_call *call, const check_case *c)
         .random = call->generators ? note_generator : NULL,
         .test = &m->hooks };
     call->status = dv_call(call->op->op, m->values.values, c->nargs, call->results, call->op->nresults, &m->host);
+    check_after_kernel();
     if (!check_keep_lists(call->op, call->results, call->listed))
         call->status = DV_ELIMIT;
     call->not_this_row = call->status == DV_ENOKERNEL && !call->kernel_ran && row;

@@ -417,6 +417,7 @@ void check_plain_call(check_plain *p)
         if (p->written[i].bytes)
             memcpy(p->written[i].data, p->written[i].copy, p->written[i].bytes);
     p->status = dv_call(p->op->op, p->values.values, p->c->nargs, p->results, p->op->nresults, &p->host);
+    check_after_kernel();
     if (!check_keep_lists(p->op, p->results, p->listed))
         p->status = DV_ELIMIT;
 }

@@ -238,6 +238,7 @@ static int forward(point *p, size_t a, const double *v, double h)
     if (p->op->random)
         dv_set_seed(1);
     const int status = dv_call(p->op->op, p->v.values, p->op->nargs, p->slots + p->op->nargs, p->op->nresults, host);
+    check_after_kernel();
     return check_keep_lists(p->op, p->slots + p->op->nargs, p->listed) ? status : DV_ELIMIT;
 }
 

@@ -242,12 +242,11 @@ static enum beyond try_beyond(check_job *job, const check_case *c)
 {
     check_result *r = job->result;
     int status = 0;
-    const pid_t pid = fork();
+    const pid_t pid = check_fork();
     if (pid < 0)
         return REFUSED_MEMORY;
     if (!pid) {
         const struct itimerval t = { .it_value = { 0, FAR_MS * 1000 } };
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         setrlimit(
             RLIMIT_DATA, &(struct rlimit){ MOST_DATA, MOST_DATA }); /* of what it asks for itself there is no more than usual */
         signal(SIGPROF, too_slow);

@@ -609,9 +609,8 @@ static bool differs_elsewhere(check_job *job, const check_case *c, bool (*differ
     struct itimerval left;
     getitimer(ITIMER_PROF, &left);
     job->result->apart = called;
-    const pid_t pid = fork();
+    const pid_t pid = check_fork();
     if (!pid) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         setitimer(ITIMER_PROF, &left, NULL);
         _exit(differs(job, c));
     }

@@ -27,9 +27,8 @@ static char *ask(check_job *job, const char *const *argv, const char *map)
     char *text = malloc(MOST_OUTPUT + 1);
     if (!text || pipe(fds))
         return free(text), NULL;
-    const pid_t pid = fork();
+    const pid_t pid = check_fork();
     if (!pid) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         dup2(fds[1], STDOUT_FILENO);
         close(fds[0]);
         close(fds[1]);

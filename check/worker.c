@@ -31,13 +31,6 @@ static const double stuck = 2, stuck_again = 0.5; /* seconds of sleep */
 static const double AT_ONCE = 1e-6;               /* seconds of processor time for each millisecond that a case may take */
 static const rlim_t MOST_FILE = 1 << 24, MORE_STACK = 256 << 10;
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* ---- In a child ---- */
 
 /* Seconds of processor time: on a busy machine the same cases are tried. */
@@ -229,9 +222,12 @@ static void on_fault(int number, siginfo_t *info, void *context)
     _exit(STOPPED);
 }
 
+/* Ends this process, or lets its supervisor end it, when it has used so much processor time from now on. 0: when it likes. */
 static void arm(int ms)
 {
     const struct itimerval t = { .it_value = { ms / 1000, ms % 1000 * 1000 } };
+    current->result->limit_ms = ms;
+    current->result->step++;
     setitimer(ITIMER_PROF, &t, NULL);
 }
 
@@ -257,7 +253,64 @@ static void keep_output(void)
     close(ends[1]);
 }
 
-static void prepare_child(void)
+static pid_t self; /* of the checker's processes: neither a kernel's copy of one, nor a child that it made */
+
+int check_fork(void)
+{
+    const pid_t pid = fork();
+    if (!pid) {
+        self = getpid();
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    }
+    return pid;
+}
+
+void check_after_kernel(void)
+{
+    if (!self || getpid() == self)
+        return;
+    current->result->copied = true;
+    _exit(0);
+}
+
+/* Lowers a limit, never raises it. */
+static void limit_to(int resource, rlim_t most)
+{
+    struct rlimit limit;
+    if (getrlimit((unsigned)resource, &limit) || (limit.rlim_max != RLIM_INFINITY && limit.rlim_max <= most))
+        return;
+    limit.rlim_cur = limit.rlim_max = most;
+    setrlimit((unsigned)resource, &limit);
+}
+
+/* What a kernel may take for itself beside its tensors, but no more than half of the memory that the machine has. */
+static rlim_t most_memory(void)
+{
+    enum { TENSORS = 16, BYTES = 16 };
+    const rlim_t half = (rlim_t)sysconf(_SC_PHYS_PAGES) / 2 * (rlim_t)sysconf(_SC_PAGESIZE);
+    const rlim_t most = ((rlim_t)2 << 30) + (rlim_t)check_most_elements * TENSORS * BYTES;
+    return most < half ? most : half;
+}
+
+/* More processor time than a job takes that goes by its own limits. */
+static rlim_t most_seconds(const check_job *job)
+{
+    enum { SPARE = 120, TIMES = 16 };
+    const double seeds = (double)(job->last_seed - job->seed + 1);
+    return (rlim_t)(job->seconds * seeds + TIMES * case_ms / 1e3) + SPARE;
+}
+
+/* If memory is short all the same, this process ends and none of the user's. */
+static void offer_to_oom_killer(void)
+{
+    const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0 && write(fd, "1000", 4) < 0)
+        errno = 0;
+    if (fd >= 0)
+        close(fd);
+}
+
+static void prepare_child(const check_job *job)
 {
     static const int numbers[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP, SIGPROF, SIGTERM, SIGINT, SIGHUP };
     static char stack[64 << 10];
@@ -265,12 +318,14 @@ static void prepare_child(void)
     struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK };
     struct rlimit limit = { 0, 0 };
     sigset_t caught;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    self = getpid();
     mallopt(M_TRIM_THRESHOLD, MOST_KEPT); /* blocks come and go: the heap's end stays */
     mallopt(M_MMAP_THRESHOLD, MOST_KEPT / 2);
     setrlimit(RLIMIT_CORE, &limit);
-    limit.rlim_cur = limit.rlim_max = MOST_FILE;
-    setrlimit(RLIMIT_FSIZE, &limit);
+    limit_to(RLIMIT_FSIZE, MOST_FILE);
+    limit_to(RLIMIT_DATA, most_memory());
+    limit_to(RLIMIT_CPU, most_seconds(job));
+    offer_to_oom_killer();
     if (!getrlimit(RLIMIT_AS, &limit)) { /* absurdly large allocations of a kernel fail; 72 GB are for guarded memory */
         const rlim_t most = (rlim_t)96 << 30;
         limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || limit.rlim_max > most ? most
@@ -300,9 +355,8 @@ static void prepare_child(void)
 void check_apart(check_job *job, const check_case *c, check_case_fn *fn)
 {
     static const struct itimerval second = { .it_value = { .tv_sec = 1 } };
-    const pid_t pid = fork();
+    const pid_t pid = check_fork();
     if (!pid) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         for (int i = 1; i < NSIG; i++)
             signal(i, SIG_DFL);
         setitimer(ITIMER_REAL, &second, NULL);
@@ -566,96 +620,33 @@ check_result *check_shared(size_t n)
 }
 
 typedef struct child {
-    pid_t pid;
-    int fd;
+    check_contained contained;
     check_job *job;
-    uint64_t step;
-    unsigned long long ticks;
-    double since, looked;
-    bool stopped; /* by a signal, SIGSTOP for example */
 } child;
 
-/* Processor time that a process (with its threads) or a thread has used; *state: as in proc(5), R where it runs or waits to. */
-static unsigned long long ticks_of(const char *path, char *state)
+/* What a worker runs: a function for a job. */
+typedef struct task {
+    check_job *job;
+    void (*fn)(check_job *);
+} task;
+
+static void run_task(void *user)
 {
-    char text[512];
-    unsigned long long user = 0, system = 0;
-    *state = 'R';
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = 0;
-    const char *after = strrchr(text, ')'); /* the name may hold anything */
-    if (after)
-        sscanf(after + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", state, &user, &system);
-    return user + system;
+    const task *t = user;
+    current = t->job;
+    prepare_child(t->job);
+    t->fn(t->job);
+    t->job->result->done = true;
 }
 
-/* Has it a thread that runs, or would on a machine that is less busy? */
-static bool has_running_thread(pid_t pid)
+/* fn runs in a worker, which may sleep for `patience` seconds. */
+static bool start(child *c, check_job *job, double patience, void (*fn)(check_job *))
 {
-    char path[300], state;
-    bool any = false;
-    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-    DIR *tasks = opendir(path);
-    for (const struct dirent *e; tasks && !any && (e = readdir(tasks));) {
-        snprintf(path, sizeof path, "/proc/%d/task/%.20s/stat", (int)pid, e->d_name);
-        if (*e->d_name != '.')
-            ticks_of(path, &state), any = state != 'S' && state != 'T';
-    }
-    if (tasks)
-        closedir(tasks);
-    return any;
-}
-
-/* Neither a step nor processor time for so long, asleep or stopped whenever it was looked at. A second in which nobody looked is
- * one in which we were stopped as well. */
-static bool is_stuck(child *c, double seconds)
-{
-    char path[64], state;
-    const check_result *r = c->job->result;
-    const pid_t pid = r->helper ? r->helper : c->pid;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    const unsigned long long ticks = ticks_of(path, &state);
-    const double time = now();
-    c->stopped = state == 'T';
-    if ((state != 'S' && !c->stopped) || has_running_thread(pid) || ticks != c->ticks || c->step != r->step ||
-        time - c->looked > 1) {
-        c->ticks = ticks;
-        c->step = r->step;
-        c->since = time;
-    }
-    c->looked = time;
-    return time - c->since > seconds;
-}
-
-/* fn runs in a child; the pipe's end closes with it. */
-static bool start(child *c, check_job *job, void (*fn)(check_job *))
-{
-    int fds[2];
-    if (pipe2(fds, O_CLOEXEC))
-        return false;
-    fflush(NULL);
-    c->pid = fork();
-    if (c->pid == 0) {
-        close(fds[0]);
-        current = job;
-        prepare_child();
-        fn(job);
-        job->result->done = true;
-        _exit(0);
-    }
-    close(fds[1]);
-    c->fd = fds[0];
-    c->job = job;
-    c->step = job->result->step;
+    task t = { job, fn };
     job->result->apart = false;
-    c->ticks = 0;
-    c->since = c->looked = now();
-    if (c->pid < 0)
-        close(fds[0]);
-    return c->pid > 0;
+    job->result->helper = job->result->limit_ms = 0;
+    c->job = job;
+    return check_contain(&c->contained, job->result, patience, run_task, &t);
 }
 
 static const char see[] = " (see ";
@@ -690,28 +681,79 @@ static void make_failure(check_result *r)
         *end = 0;
 }
 
-static void finish(child *c, bool killed)
+/* What its supervisor saw, in words; false: nothing of a kernel's doing. */
+static bool say_ending(check_result *r, const check_ending *e)
 {
-    int status = 0;
-    struct rusage used = { 0 };
-    check_result *r = c->job->result;
-    close(c->fd);
-    if (killed || (!r->done && !r->fault))
-        r->how.show = CHECK_SHOW_CRASH;
-    while (wait4(c->pid, &status, 0, &used) < 0 && errno == EINTR)
-        ;
-    r->used += (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-        (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-    if (killed) {
-        r->outcome = CHECK_FAIL;
-        say(r, CHECK_FAULT_TIME, "endless wait", "the kernel %s and does not end", c->stopped ? "stops its process" : "waits");
-    } else if (!r->done && !r->fault) {
-        r->outcome = CHECK_FAIL;
-        if (WIFSIGNALED(status))
-            say_signal(r, WTERMSIG(status));
+    static const char time_up[] = "the kernel has not ended after %g s of processor time%s";
+    switch (e->cause) {
+    case CHECK_ENDED_WAITING: say(r, CHECK_FAULT_TIME, "endless wait", "the kernel waits and does not end"); return true;
+    case CHECK_ENDED_STOPPED:
+        say(r, CHECK_FAULT_TIME, "endless wait", "the kernel stops its process and does not end");
+        return true;
+    case CHECK_ENDED_LOOPING:
+        say(r, CHECK_FAULT_TIME, "endless loop", time_up, 4 * case_ms / 1e3, e->held ? ", and holds back signals" : "");
+        return true;
+    case CHECK_ENDED_CROWDED:
+        say(r, CHECK_FAULT_CRASH, "many processes", "the kernel starts more and more processes: %u were running", e->left);
+        return true;
+    case CHECK_ENDED_PARENT_KILLED:
+        say(r, CHECK_FAULT_CRASH, "parent killed", "the kernel kills the parent of its process");
+        return true;
+    case CHECK_ENDED_PARENT_STOPPED:
+        say(r, CHECK_FAULT_CRASH, "parent stopped", "the kernel stops the parent of its process");
+        return true;
+    case CHECK_ENDED_ITSELF:
+        if (r->fault || r->done)
+            return false;
+        if (WIFSIGNALED(e->status))
+            say_signal(r, WTERMSIG(e->status));
         else
-            say(r, CHECK_FAULT_CRASH, "end of the process", "the kernel ended the process with exit(%d)", WEXITSTATUS(status));
+            say(r, CHECK_FAULT_CRASH, "end of the process", "the kernel ended the process with exit(%d)", WEXITSTATUS(e->status));
+        return true;
+    case CHECK_ENDED_UNSTARTED: break;
     }
+    return false;
+}
+
+/* Processes that a kernel leaves are a fault, or stand behind another one. */
+static void say_left(check_job *job, const check_ending *e)
+{
+    check_result *r = job->result;
+    const bool failed = r->outcome == CHECK_FAIL;
+    if (job->property->whole || (!e->left && !r->copied) || e->cause == CHECK_ENDED_CROWDED)
+        return;
+    r->outcome = CHECK_FAIL;
+    if (failed && e->left) {
+        const size_t n = strlen(r->message);
+        snprintf(r->message + n, sizeof r->message - n, "; it leaves %u process%s running", e->left, e->left == 1 ? "" : "es");
+    } else if (!failed) {
+        r->how.show = CHECK_SHOW_NOTHING;
+        if (e->left)
+            say(r, CHECK_FAULT_CRASH, "processes left", "the kernel leaves processes running: %u", e->left);
+        else
+            say(r, CHECK_FAULT_CRASH, "fork", "the kernel forks, and its call returns in both processes");
+    }
+}
+
+static void not_started(check_job *job, int error)
+{
+    check_not(job, "no process could be started: %s", strerror(error));
+    job->result->unmade = job->result->unstarted = true;
+}
+
+static void finish(child *c, const check_ending *e)
+{
+    check_result *r = c->job->result;
+    if (e->cause == CHECK_ENDED_UNSTARTED) {
+        not_started(c->job, e->status);
+        return;
+    }
+    r->used += e->used;
+    if (say_ending(r, e)) {
+        r->outcome = CHECK_FAIL;
+        r->how.show = CHECK_SHOW_CRASH;
+    }
+    say_left(c->job, e);
     blame(c->job);
 }
 
@@ -731,49 +773,32 @@ static void show(const check_job *job)
         shown.fn(shown.user, shown.done, shown.all, job);
 }
 
-static void end(const child *c)
-{
-    const pid_t helper = c->job->result->helper;
-    if (helper)
-        kill(helper, SIGKILL);
-    kill(c->pid, SIGKILL);
-}
-
-static void end_all(child *children, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        end(&children[i]);
-        finish(&children[i], false);
-    }
-}
-
 /* Wait until a child ends; it is finished and its entry taken out. NULL: interrupted, and none is left. */
-static check_job *wait_for_one(child *children, size_t *n, double seconds)
+static check_job *wait_for_one(child *children, size_t *n)
 {
-    struct pollfd fds[64];
+    struct pollfd fds[CHECK_CONTAINED];
+    check_ending e;
     for (;;) {
         if (interrupted && interrupted()) {
-            end_all(children, *n);
+            check_contained_end_all();
+            for (size_t i = 0; i < *n; i++)
+                close(children[i].contained.fd);
             *n = 0;
             return NULL;
         }
         for (size_t i = 0; i < *n; i++)
-            fds[i] = (struct pollfd){ .fd = children[i].fd, .events = POLLIN };
+            fds[i] = (struct pollfd){ .fd = children[i].contained.fd, .events = POLLIN };
         poll(fds, *n, 100);
         if (*n)
             show(children[0].job);
         for (size_t i = 0; i < *n; i++) {
             child *c = &children[i];
-            const bool ended = fds[i].revents != 0;
-            const bool late = !ended && is_stuck(c, seconds);
-            if (late)
-                end(c);
-            if (ended || late) {
-                check_job *job = c->job;
-                finish(c, late);
-                *c = children[--*n];
-                return job;
-            }
+            if (!check_contained_ended(&c->contained, &e))
+                continue;
+            check_job *job = c->job;
+            finish(c, &e);
+            *c = children[--*n];
+            return job;
         }
     }
 }
@@ -789,9 +814,9 @@ static bool again_within(int ms, const check_job *job, const check_case *c, chec
     shared->failing = *c;
     again.result = shared;
     cpu_ms = ms;
-    if (!start(&one, &again, run_once))
+    if (!start(&one, &again, stuck_again, run_once))
         return false;
-    const bool ended = wait_for_one(&one, &n, stuck_again) != NULL;
+    const bool ended = wait_for_one(&one, &n) != NULL;
     if (shared->outcome == CHECK_NOT && shared->fault)
         make_failure(shared);
     return ended && shared->outcome == CHECK_FAIL && !strcmp(shared->kind, job->result->kind);
@@ -1096,13 +1121,7 @@ static planned *plan_for(planned *plans, const check_job *job, const check_job *
     making.result = p->result;
     making.plan = p->plan;
     memset(p->result, 0, sizeof *p->result);
-    return start(&one, &making, run_job) && wait_for_one(&one, &running, stuck) ? p : NULL;
-}
-
-static void not_started(check_job *job)
-{
-    check_not(job, "no process could be started: %s", strerror(errno));
-    job->result->unmade = job->result->unstarted = true;
+    return start(&one, &making, stuck, run_job) && wait_for_one(&one, &running) ? p : NULL;
 }
 
 /* Begin a job; false: it has ended at once. */
@@ -1112,7 +1131,7 @@ static bool begin(check_job *job, child *c, planned *plans, const check_job *job
     if (takes_cases(job) && !job->plan) {
         const planned *p = plan_for(plans, job, jobs, n);
         if (!p) {
-            not_started(job);
+            not_started(job, errno);
             return false;
         }
         job->plan = p->plan;
@@ -1128,9 +1147,9 @@ static bool begin(check_job *job, child *c, planned *plans, const check_job *job
             return false;
         }
     }
-    if (start(c, job, run_job))
+    if (start(c, job, stuck, run_job))
         return true;
-    not_started(job);
+    not_started(job, errno);
     return false;
 }
 
@@ -1147,9 +1166,9 @@ int check_run(const check_op *ops, size_t nops, const check_options *options, ch
     const size_t n = list_jobs(ops, nops, options, NULL);
     check_job *jobs = calloc(n + 1, sizeof *jobs);
     check_result *results = check_shared(n + 1);
-    const double end = now() + options->seconds;
+    const double end = check_now() + options->seconds;
     static planned plans[MOST_PLANS];
-    child children[64];
+    child children[CHECK_CONTAINED];
     size_t running = 0;
     *out = NULL;
     *nout = 0;
@@ -1169,7 +1188,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options, ch
             check_job *job = &jobs[next++];
             job->result = &results[job - jobs];
             const char *why = out_of_question(job);
-            if (!why && options->seconds > 0 && now() > end)
+            if (!why && options->seconds > 0 && check_now() > end)
                 why = "the time was up";
             if (why)
                 check_not(job, "%s", why);
@@ -1178,7 +1197,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options, ch
             finish_job(plans, job);
         }
         if (running) {
-            check_job *job = wait_for_one(children, &running, stuck);
+            check_job *job = wait_for_one(children, &running);
             if (job && settle(job) && !(interrupted && interrupted()) && begin(job, &children[running], plans, jobs, n) &&
                 ++running)
                 continue;
@@ -1188,7 +1207,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options, ch
         }
     }
     if (shown.done < n) {
-        end_all(children, running);
+        check_contained_end_all();
         for (size_t i = 0; i < n; i++)
             if (!jobs[i].finished) {
                 jobs[i].result = &results[i];

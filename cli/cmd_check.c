@@ -88,6 +88,7 @@ static int make_temp(targets *t)
     for (size_t i = 0; i < sizeof folders / sizeof *folders && !t->temp.path; i++)
         if (folders[i] && *folders[i])
             cli_temp_make(folders[i], &t->temp);
+    check_descriptor_private(t->temp.lock, true);
     return t->temp.path ? CLI_OK : cli_fail("cannot make a temporary folder in $TMPDIR, /tmp or $XDG_RUNTIME_DIR");
 }
 
@@ -570,6 +571,7 @@ static int check_once(const cli_args *args, check_options *options)
 {
     targets t = { .temp.lock = -1 };
     cli_signals_begin();
+    check_contain_begin();
     const int status = check(args, &t, options);
     cli_temp_remove(&t.temp);
     cli_signals_end();

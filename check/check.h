@@ -746,14 +746,18 @@ typedef struct check_options {
 } check_options;
 bool check_wanted(const check_options *options, const char *name);
 
+/* dv_load() of a binary that a contained process could load: code that runs then may be at fault. Its status, with the message.
+ */
+int check_load(const char *path, bool (*interrupted)(void), dv_library **lib);
+
 typedef struct check_report check_report;
 /* Check operators; results are in the order of operators, rows, properties. What an interrupt left is "not checked". 0, or -1
  * with errno. */
 int check_run(const check_op *ops, size_t nops, const check_options *options, check_job **jobs, size_t *njobs);
 /* Try one case again in a new child; true: it fails in the same way. */
 bool check_again(const check_job *job, const check_case *c, check_result *shared);
-void check_shrink(check_job *job);    /* replaces the failing case of its result by the smallest found */
-check_result *check_shared(size_t n); /* n zeroed results in memory that children share; NULL with errno */
+void check_shrink(check_job *job); /* replaces the failing case of its result by the smallest found */
+check_result *check_shared(void);  /* a zeroed result in memory that children share; NULL with errno */
 
 /* Of values: a call whose arguments share memory, as the schema allows, leaves what it leaves with copies of them (overlap.c). */
 void check_overlaps(check_job *job, const check_case *drawn);

@@ -222,7 +222,7 @@ void check_shrink(check_job *job)
     static check_result *shared;
     static check_job after;
     if (!shared)
-        shared = check_shared(1);
+        shared = check_shared();
     s = (shrinker){ .job = job, .best = job->result->failing, .shared = shared, .end = seconds() + SECONDS };
     const bool alone = shared && check_again(job, &s.best, shared);
     if (!alone &&

@@ -25,6 +25,7 @@
 #include "check.h"
 
 enum { FULL = 8 /* cases without an empty tensor, from which it is told that all were refused */ };
+enum { LOAD_MS = 5000, LOAD_SECONDS = 10 };
 enum { STOPPED = 77, MOST_SLOW = 3, MOST_PLANS = 256, MOST_KEPT = 64 << 20 };
 static int case_ms = 2000;                        /* check_options.case_ms */
 static const double stuck = 2, stuck_again = 0.5; /* seconds of sleep */
@@ -342,6 +343,8 @@ static void prepare_child(const check_job *job)
     stack_low = stack_high - size - ((uintptr_t)1 << 20);
     keep_output();
     signal(SIGXFSZ, SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGQUIT, SIG_DFL);
     sigaltstack(&alternate, NULL);
     sigemptyset(&caught);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -613,12 +616,6 @@ static void run_once(check_job *job)
 
 /* ---- In the parent ---- */
 
-check_result *check_shared(size_t n)
-{
-    void *p = mmap(NULL, n * sizeof(check_result) + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
 typedef struct child {
     check_contained contained;
     check_job *job;
@@ -630,11 +627,70 @@ typedef struct task {
     void (*fn)(check_job *);
 } task;
 
+/* Memory that workers share with the checker, mapped before they are forked. */
+enum { MAX_MAPS = 2 * MOST_PLANS + 8 };
+static struct shared_map {
+    char *at; /* NULL: free */
+    size_t bytes;
+} maps[MAX_MAPS];
+
+/* NULL with errno. */
+static void *shared_map(size_t bytes)
+{
+    size_t i = 0;
+    while (i < MAX_MAPS && maps[i].at)
+        i++;
+    if (i == MAX_MAPS)
+        return errno = ENOMEM, NULL;
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    maps[i] = (struct shared_map){ p, (bytes + 4095) / 4096 * 4096 };
+    return p;
+}
+
+static void shared_unmap(const void *p)
+{
+    for (size_t i = 0; i < MAX_MAPS; i++)
+        if (maps[i].at == p) {
+            munmap(maps[i].at, maps[i].bytes);
+            maps[i].at = NULL;
+        }
+}
+
+check_result *check_shared(void) { return shared_map(sizeof(check_result)); }
+
+/* The result of a job, on pages of its own. */
+typedef union slot {
+    check_result result;
+    char pages[(sizeof(check_result) + 4095) / 4096 * 4096];
+} slot;
+
+/* In a worker: all but the job's own result is out of reach. It may read the job's plan, and write it where it makes the plan. */
+static void protect_shared(const check_job *job)
+{
+    char *const result = (char *)job->result, *const plan = (char *)job->plan;
+    for (size_t i = 0; i < MAX_MAPS; i++) {
+        char *const at = maps[i].at, *const end = at + maps[i].bytes;
+        if (!at || (at == plan && job->property->whole))
+            continue;
+        if (at == plan) {
+            mprotect(at, maps[i].bytes, PROT_READ);
+        } else if (result >= at && result < end) {
+            mprotect(at, (size_t)(result - at), PROT_NONE);
+            mprotect(result + sizeof(slot), (size_t)(end - result) - sizeof(slot), PROT_NONE);
+        } else {
+            mprotect(at, maps[i].bytes, PROT_NONE);
+        }
+    }
+}
+
 static void run_task(void *user)
 {
     const task *t = user;
     current = t->job;
     prepare_child(t->job);
+    protect_shared(t->job);
     t->fn(t->job);
     t->job->result->done = true;
 }
@@ -741,9 +797,50 @@ static void not_started(check_job *job, int error)
     job->result->unmade = job->result->unstarted = true;
 }
 
+static bool is_text(const char *s, size_t size) { return memchr(s, 0, size) != NULL; }
+
+static bool is_sane_case(const check_case *c)
+{
+    bool sane = c->nargs <= CHECK_ARGS && c->ntensors <= CHECK_TENSORS;
+    for (size_t i = 0; sane && i < c->nargs; i++)
+        sane = c->args[i].count <= CHECK_TENSORS && c->args[i].first <= CHECK_TENSORS && is_text(c->args[i].string, CHECK_STRING);
+    for (size_t i = 0; sane && i < c->ntensors; i++)
+        sane = c->tensors[i].layout < CHECK_LAYOUT_COUNT && c->tensors[i].ndim >= 0 && c->tensors[i].ndim <= CHECK_DIMS;
+    for (size_t i = 0; sane && i < CHECK_RUNS; i++)
+        sane = c->names.runs[i].n >= 0 && c->names.runs[i].n <= CHECK_DIMS;
+    return sane;
+}
+
+/* Can the checker read what a worker left in shared memory? A kernel may have written there. */
+static bool is_sane(const check_job *job)
+{
+    const check_result *r = job->result;
+    bool sane = (unsigned)r->outcome <= CHECK_NOT && r->how.show < CHECK_SHOW_COUNT && r->fault < 2 * CHECK_FAULT_LOOK &&
+        is_text(r->kind, sizeof r->kind) && is_text(r->message, sizeof r->message) && is_text(r->during, sizeof r->during) &&
+        is_text(r->note, sizeof r->note) && is_text(r->left_out, sizeof r->left_out) && is_text(r->example, sizeof r->example) &&
+        is_text(r->dropped, sizeof r->dropped) && is_sane_case(&r->failing) && (!r->has_before || is_sane_case(&r->before));
+    for (size_t i = 0; i < CHECK_MADE; i++)
+        sane &= r->made[i].ndim <= CHECK_DIMS;
+    if (job->plan && job->property->whole) { /* it made the plan */
+        sane &= job->plan->n <= CHECK_MOST_CASES && is_text(job->plan->example, sizeof job->plan->example) &&
+            is_text(job->plan->refusal, sizeof job->plan->refusal);
+        for (size_t i = 0; i < job->plan->n && sane; i++)
+            sane = is_sane_case(&job->plan->cases[i]);
+    }
+    return sane && r->at < CHECK_MOST_CASES;
+}
+
 static void finish(child *c, const check_ending *e)
 {
     check_result *r = c->job->result;
+    if (!is_sane(c->job)) {
+        memset(r, 0, sizeof *r);
+        r->outcome = CHECK_FAIL;
+        say(r, CHECK_FAULT_CRASH, "checker's memory",
+            "the kernel writes to memory of the checker, which none of its arguments has");
+        blame(c->job);
+        return;
+    }
     if (e->cause == CHECK_ENDED_UNSTARTED) {
         not_started(c->job, e->status);
         return;
@@ -829,6 +926,9 @@ bool check_again(const check_job *job, const check_case *c, check_result *shared
     return again_within(case_ms / 8, job, c, shared) && !(r->own & r->fault) == !(shared->own & shared->fault);
 }
 
+/* The last operator that was seen not to end, whichever plan the case was of. */
+static const check_op *endless_op;
+
 /* Does the case at hand not end, or is it only slow? One that waits does not end. In `runs` it does not end if it does not in
  * more time. Other properties make many calls: so one call does not end, or it does at once, and all of them do not in more time.
  */
@@ -841,7 +941,7 @@ static bool is_endless(const check_job *job, check_result *shared)
         return !r->apart;
     if (job->property->faults & CHECK_FAULT_TIME)
         return again_within(4 * case_ms, job, &r->failing, shared);
-    if (job->plan->endless)
+    if (job->plan->endless || job->op == endless_op)
         return true;
     check_job once = *job;
     once.property = &check_property_runs;
@@ -860,6 +960,7 @@ static bool drop_slow(check_job *job, check_result *shared)
         return false;
     if (is_endless(job, shared)) {
         plan->endless = true;
+        endless_op = job->op;
         return false;
     }
     const bool huge = check_is_huge(job->op, &r->failing);
@@ -888,12 +989,105 @@ static bool settle(check_job *job)
 {
     static check_result *shared;
     if (!shared)
-        shared = check_shared(1);
+        shared = check_shared();
     if (drop_slow(job, shared))
         return true;
     if (job->result->outcome == CHECK_FAIL && job->result->has_case)
         check_shrink(job);
     return false;
+}
+
+/* ---- Loading ---- */
+
+static const char *loaded_path;
+
+static void load_library(check_job *job)
+{
+    dv_library *lib;
+    arm(LOAD_MS);
+    if (dv_load(loaded_path, &lib))
+        check_not(job, "%s", dv_last_error());
+    arm(0);
+}
+
+/* The message of a fault, of code that runs when a library is loaded. */
+static void say_while_loading(const char *path, const char *message, char *out, size_t size)
+{
+    static const char before[] = "the kernel ";
+    const char *at = strstr(message, before);
+    if (at)
+        snprintf(out, size, "%s: while it is loaded, its code is at fault: %.*sit %s", path, (int)(at - message), message,
+            at + sizeof before - 1);
+    else
+        snprintf(out, size, "%s: while it is loaded, its code is at fault: %s", path, message);
+}
+
+/* What code of a library must leave as it is in the checker. */
+typedef struct process_state {
+    sigset_t mask;
+    struct sigaction actions[NSIG];
+    int standard[3]; /* copies of descriptors */
+} process_state;
+
+static void state_save(process_state *s)
+{
+    enum { HIGH = 900 };
+    sigprocmask(SIG_BLOCK, NULL, &s->mask);
+    for (int i = 1; i < NSIG; i++)
+        sigaction(i, NULL, &s->actions[i]);
+    for (int fd = 0; fd < 3; fd++)
+        s->standard[fd] = fcntl(fd, F_DUPFD_CLOEXEC, HIGH);
+}
+
+static void state_restore(const process_state *s)
+{
+    static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGCHLD };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaction(numbers[i], &s->actions[numbers[i]], NULL);
+    sigprocmask(SIG_SETMASK, &s->mask, NULL);
+    alarm(0);
+    for (int fd = 0; fd < 3; fd++)
+        if (s->standard[fd] >= 0) {
+            dup2(s->standard[fd], fd);
+            close(s->standard[fd]);
+        }
+}
+
+static int load_here(const char *path, dv_library **lib)
+{
+    static process_state state;
+    state_save(&state);
+    const int status = dv_load(path, lib);
+    state_restore(&state);
+    return status;
+}
+
+int check_load(const char *path, bool (*is_interrupted)(void), dv_library **lib)
+{
+    static const check_property loading = { .name = "load", .faults = ~0u };
+    static const check_op none;
+    static check_result *shared;
+    child one;
+    size_t n = 1;
+    check_job job = { .op = &none, .property = &loading };
+    *lib = NULL;
+    if (!shared && !(shared = check_shared()))
+        return dv_fail(DV_ENOMEM, "out of memory");
+    memset(shared, 0, sizeof *shared);
+    job.result = shared;
+    loaded_path = path;
+    interrupted = is_interrupted;
+    case_ms = LOAD_MS / 4; /* check_run() sets it again */
+    if (!start(&one, &job, LOAD_SECONDS, load_library))
+        return dv_fail(DV_ENOMEM, "no process could be started: %s", strerror(errno));
+    if (!wait_for_one(&one, &n))
+        return dv_fail(DV_EBINARY, "interrupted");
+    if (shared->outcome == CHECK_FAIL) {
+        char message[sizeof shared->message + 4096];
+        say_while_loading(path, shared->message, message, sizeof message);
+        return dv_fail(DV_EBINARY, "%s", message);
+    }
+    return shared->outcome == CHECK_PASS ? load_here(path, lib) : dv_fail(DV_EBINARY, "%s", shared->message);
 }
 
 /* ---- All of it ---- */
@@ -1087,7 +1281,7 @@ static void release_plan(planned *plans, const check_job *job)
     planned *p = find_plan(plans, job);
     if (!p || !takes_cases(job) || --p->jobs)
         return;
-    munmap(p->plan, sizeof *p->plan);
+    shared_unmap(p->plan);
     *p = (planned){ .result = p->result };
 }
 
@@ -1104,8 +1298,8 @@ static planned *plan_for(planned *plans, const check_job *job, const check_job *
     for (p = plans; p->plan; p++)
         if (p + 1 == plans + MOST_PLANS)
             return errno = ENOMEM, NULL;
-    void *memory = mmap(NULL, sizeof *p->plan, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED || (!p->result && !(p->result = check_shared(1))))
+    void *memory = shared_map(sizeof *p->plan);
+    if (!memory || (!p->result && !(p->result = check_shared())))
         return NULL;
     *p = (planned){ job->op, job->row, memory, p->result, 0 };
     for (size_t i = 0; i < n; i++)
@@ -1139,7 +1333,7 @@ static bool begin(check_job *job, child *c, planned *plans, const check_job *job
         p->result->used = 0;
         if (p->result->outcome != CHECK_PASS) { /* what failed while the plan was made: a shape function */
             *job->result = *p->result;
-            job->result->failing = p->plan->cases[p->plan->n];
+            job->result->failing = p->plan->cases[p->plan->n < CHECK_MOST_CASES ? p->plan->n : 0];
             job->result->has_case = true;
             job->result->outcome = CHECK_FAIL;
             blame(job);
@@ -1165,7 +1359,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options, ch
 {
     const size_t n = list_jobs(ops, nops, options, NULL);
     check_job *jobs = calloc(n + 1, sizeof *jobs);
-    check_result *results = check_shared(n + 1);
+    slot *slots = shared_map((n + 1) * sizeof *slots);
     const double end = check_now() + options->seconds;
     static planned plans[MOST_PLANS];
     child children[CHECK_CONTAINED];
@@ -1178,7 +1372,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options, ch
     shown.user = options->user;
     shown.done = 0;
     shown.all = n;
-    if (!jobs || !results) {
+    if (!jobs || !slots) {
         free(jobs);
         return -1;
     }
@@ -1186,7 +1380,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options, ch
     for (size_t next = 0; shown.done < n && !(interrupted && interrupted());) {
         while (next < n && running < options->workers && !(interrupted && interrupted())) {
             check_job *job = &jobs[next++];
-            job->result = &results[job - jobs];
+            job->result = &slots[job - jobs].result;
             const char *why = out_of_question(job);
             if (!why && options->seconds > 0 && check_now() > end)
                 why = "the time was up";
@@ -1210,7 +1404,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options, ch
         check_contained_end_all();
         for (size_t i = 0; i < n; i++)
             if (!jobs[i].finished) {
-                jobs[i].result = &results[i];
+                jobs[i].result = &slots[i].result;
                 memset(jobs[i].result, 0, offsetof(check_result, failing));
                 check_not(&jobs[i], "interrupted");
                 release_plan(plans, &jobs[i]);

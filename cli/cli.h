@@ -134,6 +134,7 @@ void cli_print_site(const dv_site *s);
 void cli_signals_begin(void);
 void cli_signals_end(void);
 bool cli_interrupted(void);
+extern bool cli_exits_at_once; /* at the end of this process no code of libraries runs (main.c) */
 /* Write all bytes to a descriptor that may block, such as a pipe whose reader is slow, unless a signal comes first. 0 or errno.
  */
 int cli_write(int fd, const char *data, size_t size);

@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -79,7 +81,7 @@ static int add_library(targets *t, const dv_library *lib, const char *source)
 static int add_binary(targets *t, const char *path, const char *source)
 {
     dv_library *lib;
-    return dv_load(path, &lib) ? add_refused(t, path, dv_last_error()) : add_library(t, lib, source);
+    return check_load(path, cli_interrupted, &lib) ? add_refused(t, path, dv_last_error()) : add_library(t, lib, source);
 }
 
 static int make_temp(targets *t)
@@ -139,7 +141,7 @@ static int add_folder(targets *t, const char *path, int depth)
         dv_library *lib;
         if (*names[i]->d_name != '.' && depth && is_folder(full))
             add_folder(t, full, depth - 1);
-        else if (ends_with(full, ".so") && !dv_load(full, &lib))
+        else if (ends_with(full, ".so") && !check_load(full, cli_interrupted, &lib))
             add_library(t, lib, NULL);
         else if (ends_with(full, ".so") && names_library(full) && !strstr(dv_last_error(), "exports no dovetail_library_"))
             add_refused(t, full, dv_last_error());
@@ -493,6 +495,44 @@ static int check_limits(void)
     return CLI_OK;
 }
 
+/* Writes to stdout, of which the reader may be slow, or not read at all: half a second after a signal it gives up. 0 or errno. */
+static int print_text(const char *data, size_t size)
+{
+    const double patience = 0.5;
+    double told = 0;
+    while (size) {
+        struct pollfd p = { .fd = STDOUT_FILENO, .events = POLLOUT };
+        const bool ready = poll(&p, 1, 50) > 0;
+        if (!ready && told > 0 && cli_now() - told > patience)
+            return EINTR;
+        if (cli_interrupted() && told <= 0)
+            told = cli_now();
+        const ssize_t n = ready ? write(STDOUT_FILENO, data, size < PIPE_BUF ? size : PIPE_BUF) : 0;
+        if (n < 0 && errno != EINTR && errno != EAGAIN)
+            return errno;
+        data += n > 0 ? n : 0;
+        size -= n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static int print_report(const targets *t, const check_job *jobs, size_t njobs, const check_options *options, double seconds)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    if (!to)
+        return ENOMEM;
+    if (cli_json)
+        check_report_json(t->ops, t->n, jobs, njobs, options, seconds, to);
+    else
+        check_report_table(t->ops, t->n, jobs, njobs, cli_colors(stdout), to);
+    fflush(stdout);
+    const int error = fclose(to) ? ENOMEM : print_text(text, size);
+    free(text);
+    return error;
+}
+
 static int check(const cli_args *args, targets *t, check_options *options)
 {
     check_job *jobs;
@@ -531,10 +571,11 @@ static int check(const cli_args *args, targets *t, check_options *options)
     clear(&show);
     for (size_t i = 0; i < njobs; i++)
         failed += jobs[i].result->outcome == CHECK_FAIL;
-    if (cli_json)
-        check_report_json(t->ops, t->n, jobs, njobs, options, cli_now() - begin, stdout);
-    else
-        check_report_table(t->ops, t->n, jobs, njobs, cli_colors(stdout), stdout);
+    const int error = print_report(t, jobs, njobs, options, cli_now() - begin);
+    if (error && error != EPIPE && error != EINTR)
+        return cli_fail("cannot write to standard output: %s", strerror(error));
+    if (error == EPIPE) /* SIGPIPE waits for the end of this */
+        return CLI_FAILED;
     if (cli_has(args, "junit"))
         status = write_junit(cli_get(args, "junit"), t, jobs, njobs);
     if (cli_interrupted()) /* with the results so far */
@@ -572,6 +613,7 @@ static int check_once(const cli_args *args, check_options *options)
     targets t = { .temp.lock = -1 };
     cli_signals_begin();
     check_contain_begin();
+    cli_exits_at_once = true; /* destructors of libraries may do anything */
     const int status = check(args, &t, options);
     cli_temp_remove(&t.temp);
     cli_signals_end();

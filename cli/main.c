@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define DECLARE(verb) extern const cli_verb verb_##verb;
 CLI_VERBS(DECLARE)
@@ -135,12 +136,18 @@ static int run(int argc, char **argv)
     return verb ? run_verb(verb, argc - i - 1, argv + i + 1) : unknown_verb(word);
 }
 
+bool cli_exits_at_once;
+
 int main(int argc, char **argv)
 {
     const int status = run(argc, argv);
     if (fflush(stdout) || ferror(stdout)) { /* a full disk must not look like success */
         fputs("dovetail: error: cannot write to standard output\n", stderr);
+        if (cli_exits_at_once)
+            _exit(CLI_FAILED);
         return CLI_FAILED;
     }
+    if (cli_exits_at_once)
+        _exit(status);
     return status;
 }

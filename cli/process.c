@@ -69,8 +69,11 @@ void cli_signals_end(void)
         sigaction(signals[i], &old_actions[i], NULL);
     const int number = caught;
     sigprocmask(SIG_SETMASK, &old_mask, NULL); /* one that is pending takes effect here */
-    if (number)
+    if (number) {
         raise(number);
+        if (getpid() == 1) /* the first process of a container does not end by a signal that it has no handler for */
+            _exit(128 + number);
+    }
 }
 
 int cli_write(int fd, const char *data, size_t size)

@@ -144,7 +144,7 @@ LOADS = {
     "waits at load": "for (;;) pause();",
     "loops at load": "block_all(); spin();",
     "exits at load": "exit(0);",
-    "crashes at load": "*(volatile int *)0 = 1;",
+    "crashes at load": "raise(SIGSEGV);",
     "kills its parent at load": "kill(getppid(), SIGKILL);",
     "stops at load": "raise(SIGSTOP);",
     "forks at load": "if (!fork()) { setsid(); sleep(100); _exit(0); }",

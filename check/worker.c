@@ -293,7 +293,7 @@ static rlim_t most_memory(void)
     return most < half ? most : half;
 }
 
-/* More processor time than a job takes that goes by its own limits. */
+/* Returns a limit in seconds that no job reaches which ends at its own limits. */
 static rlim_t most_seconds(const check_job *job)
 {
     enum { SPARE = 120, TIMES = 16 };
@@ -911,7 +911,7 @@ static bool again_within(int ms, const check_job *job, const check_case *c, chec
     shared->failing = *c;
     again.result = shared;
     cpu_ms = ms;
-    if (!start(&one, &again, stuck_again, run_once))
+    if ((interrupted && interrupted()) || !start(&one, &again, stuck_again, run_once))
         return false;
     const bool ended = wait_for_one(&one, &n) != NULL;
     if (shared->outcome == CHECK_NOT && shared->fault)

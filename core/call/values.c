@@ -130,6 +130,14 @@ int dv__check_data(const dv__call *c, size_t i, const dv_value *v)
     return DV_OK;
 }
 
+/* True if the argument's default is an empty list, as ATen's pooling has it: int[2] stride=[]. An empty list is then taken in the
+ * place of N elements, and means what the operator says. */
+static bool has_empty_default(const dv__call *c, size_t i)
+{
+    const dv__argument *a = i < c->plan->nargs ? &c->op->schema->args[i] : NULL;
+    return a && a->def.has && is_list(&a->def.value) && !a->def.value.as.ints.size;
+}
+
 int dv__check_list(dv__call *c, size_t i, dv_value *v)
 {
     const dv__slot *slot = &c->plan->slots[i];
@@ -155,6 +163,8 @@ int dv__check_list(dv__call *c, size_t i, dv_value *v)
             one.as.f = v->as.floats.data[0];
         return broadcast(c, slot, &one, v, &done);
     }
+    if (!n && has_empty_default(c, i))
+        return DV_OK;
     return dv__fail_argument(c, DV_ETYPE, i, "expected a list of %d elements, found %zu", (int)slot->fixed_size, n);
 }
 

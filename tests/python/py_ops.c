@@ -354,6 +354,25 @@ static int typed_run(dv_context *c, const struct typed *a)
 DV_OPERATOR(typed, struct typed, (x, dtype, out), .schema = "typed(Tensor x, ScalarType dtype) -> Tensor out",
     .contract = "x[*s]:T -> out[*s]:T", .kernels = DV_KERNELS(DV_KERNEL(struct typed, "cpu", NULL, typed_run)));
 
+struct repeated {
+    const dv_tensor *x;
+    dv_ints by;
+    dv_tensor *out;
+};
+static int repeated_run(dv_context *c, const struct repeated *a)
+{
+    (void)c;
+    for (int64_t i = 0, n = dv_numel(a->out); i < n; i++)
+        ((float *)a->out->data)[i] = (float)a->by.size;
+    return DV_OK;
+}
+DV_OPERATOR(repeated, struct repeated, (x, by, out), .schema = "repeated(Tensor x, int[2] by=[]) -> Tensor out",
+    .contract = "x[n]:f32 -> out[n*if(len(by) > 0, by[0], 1)]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct repeated, "cpu", "f32", repeated_run)));
+DV_OPERATOR(repeated_sometimes, struct repeated, (x, by, out),
+    .schema = "repeated_sometimes(Tensor x, int[2] by=[]) -> Tensor out", .contract = "x[n]:f32 -> out[n*by[1]]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct repeated, "cpu", "f32", repeated_run)));
+
 /* ---- Overloads ---- */
 
 struct pick_int {
@@ -451,4 +470,5 @@ DV_OPERATOR(nonzero, struct nonzero, (x, out), .schema = "nonzero(Tensor x) -> T
 DV_LIBRARY(py_ops, &dv_op_echo_int, &dv_op_echo_float, &dv_op_echo_bool, &dv_op_echo_str, &dv_op_echo_scalar, &dv_op_echo_complex,
     &dv_op_echo_dtype, &dv_op_echo_places, &dv_op_echo_opt, &dv_op_echo_lists, &dv_op_echo_pair, &dv_op_echo_tensors,
     &dv_op_echo_random, &dv_op_scale, &dv_op_copy_of, &dv_op_minmax, &dv_op_add_, &dv_op_fill, &dv_op_keyed, &dv_op_optional_sum,
-    &dv_op_typed, &dv_op_pick_int, &dv_op_pick_tensor, &dv_op_pick_two, &dv_op_wait_ms, &dv_op_fails, &dv_op_nonzero);
+    &dv_op_typed, &dv_op_repeated, &dv_op_repeated_sometimes, &dv_op_pick_int, &dv_op_pick_tensor, &dv_op_pick_two,
+    &dv_op_wait_ms, &dv_op_fails, &dv_op_nonzero);

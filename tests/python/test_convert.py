@@ -165,3 +165,47 @@ def test_lists_may_change_while_they_are_read(ops):
 
     items = [Evil(), 2, 3]
     assert ops.echo_lists(items, [], [], [], []) == (3, 10.0)
+
+
+# An empty list as default of int[2], as ATen's pooling has it: what is passed, the result's size, the elements that the kernel gets. None: refused.
+WINDOWS = [((), 3, 0), (([],), 3, 0), (([2, 5],), 6, 2), (([2],), 6, 2), ((2,), 6, 2), (([1, 2, 3],), None, None)]
+
+
+def windows(ops, make):
+    for args, size, n in WINDOWS:
+        for call in (ops.repeated, lambda x, *a: ops.repeated(x, **dict(zip(["by"], a)))):
+            if size is None:
+                with pytest.raises(TypeError, match="argument 'by': expected a list of 2 elements, found 3"):
+                    call(make(3), *args)
+            else:
+                y = call(make(3), *args)
+                assert y.shape == (size,) and (y == n).all()
+    with pytest.raises(ValueError, match="argument 'by': expected at least 2 elements .*found 0"):
+        ops.repeated_sometimes(make(3))
+
+
+def test_an_empty_list_as_default(ops):
+    windows(ops, lambda n: np.ones(n, "f4"))
+    with pytest.raises(TypeError, match="expected a list of 2 elements, found 0"):  # only where it is the default
+        ops.echo_pair([])
+    f, args = dovetail.site("py_ops::repeated(f32[3], [])")
+    assert args["by"] == [] and f(**args).shape == (3,)
+    f, args = dovetail.site("py_ops::repeated(f32[3])")
+    assert args["by"] == [] and f(**args).shape == (3,)
+
+
+def test_an_empty_list_as_default_in_torch(python):
+    pytest.importorskip("torch")
+    python("""
+import dovetail, torch
+ops = dovetail.load(BINARY)
+for args, size, n in [((), 3, 0), (([],), 3, 0), (([2, 5],), 6, 2), ((2,), 6, 2)]:
+    def call(x):
+        return torch.ops.py_ops.repeated(x, *args)
+    compiled = [torch.compile(call, backend="aot_eager", fullgraph=True, dynamic=dynamic) for dynamic in (False, True)]
+    for f in (lambda x: ops.repeated(x, *args), call, *compiled):
+        torch._dynamo.reset()
+        y = f(torch.ones(3))
+        assert y.shape == (size,) and (y == n).all(), (args, y)
+    assert torch.ops.py_ops.repeated(torch.ones(3, device="meta"), *args).shape == (size,)
+""")

@@ -662,6 +662,10 @@ API struct aclTensorList *aclCreateTensorList(const struct aclTensor *const *ten
     return l;
 }
 
+const void *stand_in_address(const struct aclTensor *t) { return t->data; }
+const struct aclTensor *stand_in_element(const struct aclTensorList *l, size_t i) { return i < l->n ? l->all[i] : NULL; }
+const int64_t *stand_in_ints(const struct aclIntArray *a, size_t *n) { return *n = a->n, a->values; }
+
 API struct aclScalar *aclCreateScalar(void *value, int32_t dtype);
 API struct aclScalar *aclCreateScalar(void *value, int32_t dtype)
 {

@@ -13,7 +13,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "documents.md"
 SECTION = re.compile(r"^## (\d{3}): .*?(?=^## |\Z)", re.S | re.M)
-ROW = re.compile(r"^\| (\d+)(?:-(\d+))? \| (.+?) \| (.+) \|$", re.M)
+ROW = re.compile(r"^\| (\d+)(?:-(\d+))? \| (.+?) \| (.+) \| (.+) \|$", re.M)
+PLACES = ("device", "stand-in", "CPU", "none")
 LINES = re.compile(r"^Lines: .*$", re.M)
 TABLE = re.compile(r"(?<=<!-- made by tests/documents/rows.py -->\n).*?(?=<!-- end)", re.S)
 LINK = re.compile(r"\]\([^)]*\)|https?://[^\s)）]*")
@@ -21,8 +22,8 @@ NAMED = re.compile(r"`|\w_\w|::|\.(?:py|cpp|hpp|h|c|sh|so)\b")  # prose with cod
 
 
 class Row:
-    def __init__(self, first, last, promise, answer):
-        self.first, self.last, self.promise, self.answer = int(first), int(last or first), promise, answer
+    def __init__(self, first, last, promise, answer, places):
+        self.first, self.last, self.promise, self.answer, self.places = int(first), int(last or first), promise, answer, places.split(", ")
         self.lines = range(self.first, self.last + 1)
         self.tests = re.findall(r"`(test_\w+)`", answer)
         self.reason = (re.match(r"not yet: `(\w+)`", answer) or [None, None])[1]
@@ -60,12 +61,22 @@ def head(rows, text):
 
 def tests(document):
     """Name -> does it assert anything, of the tests for a document."""
+    return {name: asserts for name, (asserts, _) in _tests(document).items()}
+
+
+def folders(document):
+    """Name -> the folder of the test."""
+    return {name: folder for name, (_, folder) in _tests(document).items()}
+
+
+def _tests(document):
     found = {}
     for file in (ROOT / "tests").glob(f"*/test_document_{document}.py"):
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 called = [getattr(n.func, "attr", getattr(n.func, "id", "")) for n in ast.walk(node) if isinstance(n, ast.Call)]
-                found[node.name] = any(isinstance(n, ast.Assert) for n in ast.walk(node)) or any(c.startswith(("assert", "raises")) for c in called)
+                asserts = any(isinstance(n, ast.Assert) for n in ast.walk(node)) or any(c.startswith(("assert", "raises")) for c in called)
+                found[node.name] = asserts, file.parent.name
     return found
 
 

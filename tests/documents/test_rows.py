@@ -25,7 +25,7 @@ def test_every_line_has_a_row(capsys):
 
 def test_a_line_without_a_row_is_found(tmp_path, monkeypatch, capsys):
     (tmp_path / "000_x.txt").write_text("a\n```c\nint f(void);\n\n```\nCall `f()`.\n[g](a_b.py) https://a.b/c_d.py\n")
-    (tmp_path / "page.md").write_text("## 000: x\n\n| 3 | f | `test_f` |\n")
+    (tmp_path / "page.md").write_text("## 000: x\n\n| 3 | f | `test_f` | CPU |\n")
     monkeypatch.setattr(rows, "PAGE", tmp_path / "page.md")
     assert rows.main(tmp_path) == 1 and capsys.readouterr().out == "000_x.txt:6: no row: Call `f()`.\n"
 
@@ -39,6 +39,18 @@ def test_rows(document):
         assert (set(row.tests) <= set(there) if row.tests else row.reason in rows.reasons(PAGE)), f"{document}: {row.first}: {row.answer}"
     assert not [name for name, asserts in there.items() if not asserts], "a row asserts a value"
     assert set(there) <= {t for r in found for t in r.tests}
+
+
+@pytest.mark.parametrize("document", FOUND)
+def test_where_each_row_runs(document):
+    """A stand-in has tests of its own folders; what is not there yet runs nowhere."""
+    folder = rows.folders(document)
+    for row in FOUND[document]:
+        there = {folder[t] for t in row.tests}
+        assert set(row.places) <= set(rows.PLACES) and (len(row.places) == 1 or "none" not in row.places), row.answer
+        assert "stand-in" not in row.places or there & {"ascend", "torchair"}, row.answer
+        assert not {"CPU", "device"} & set(row.places) or there & {"documents", "mindspore"}, row.answer
+        assert row.places == ["none"] or not row.reason, row.answer
 
 
 @pytest.mark.parametrize("project", sorted((rows.ROOT / "examples").glob("document_*")), ids=lambda p: p.name)

@@ -11,10 +11,11 @@ import weakref
 
 import torch
 
-from . import _when_imported
+from . import _when_imported, overridden, private, python_autograd
 from .private import python_kernels as _torch
+from .schema import Schema
 from .short import Short, replaying
-from .transforms import sharding
+from .transforms import functional, sharding
 
 
 def custom_op(name, fn=None, /, *, mutates_args, device_types=None, fake_strides=False, **options):
@@ -27,7 +28,7 @@ def custom_op(name, fn=None, /, *, mutates_args, device_types=None, fake_strides
         old = _torch.OPDEFS.get(name)
         made = torch.library.custom_op(name, fn, mutates_args=mutates_args, device_types=device_types, **options)
         if isinstance(old, CustomOp):
-            sharding.retire(old._strategies)
+            old._retire()
         CustomOp._take(made, fn, device_types, fake_strides)
         if isinstance(old, CustomOp):
             old._short.close()
@@ -51,9 +52,21 @@ class CustomOp(_torch.CustomOpDef):
             self.__signature__ = inspect.signature(fn)
         self._kernels, self._fake, self._fake_strides, self._older = {}, None, fake_strides, ()
         self._note(device_types, fn)
+        python_autograd.install(self)
         self._strategies = sharding.install_python(self._opoverload)
+        self._written = Schema(self._opoverload) if private.functional and self._opoverload._schema.is_mutable and not looked_at else None
+        if self._written:
+            overridden.begin()
+            functional.install_written(self._written, self._lib)
         _new.add(self)
         _when_imported("torch._dynamo", _trace)
+
+    def _retire(self):
+        """The name is about to get another operator."""
+        sharding.retire(self._strategies)
+        if self._written:
+            functional.retire(self._written)
+            private.unregistered()
 
     def _become(self, made):
         """The name has another meaning now, and torch has freed the operator that this object called."""

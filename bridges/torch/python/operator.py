@@ -12,7 +12,8 @@ from .entry import entry
 from .formula import Native, expanding
 from .gradient import Missing
 from .transforms import autocast, flops, sharding
-from .types import default_of, readable_schema, type_text
+from .schema import Schema
+from .types import readable_schema, type_text
 
 
 natives = {}  # "dovetail_native::ns_name.overload" -> operator
@@ -35,12 +36,6 @@ def _tensors(values):
             yield from (t for t in v if isinstance(t, torch.Tensor))
 
 
-def _alias_of(result, arguments):
-    if result.alias_info is None or not result.alias_info.is_write:
-        return None
-    return next((i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.before_set & result.alias_info.before_set), None)
-
-
 def give_tags(overload, names):
     """The declared tags that torch has. The C code sets them if libtorch accepts them (from 2.12)."""
     tags = [getattr(torch.Tag, n) for n in (*names, "pt2_compliant_tag") if hasattr(torch.Tag, n)]
@@ -50,30 +45,24 @@ def give_tags(overload, names):
         overload._nondeterministic_seeded = torch.Tag.nondeterministic_seeded in overload._tags
 
 
-class Operator:
+class Operator(Schema):
     def __init__(self, op, declaration):
         self.pointer, self.declaration = op._pointer, declaration
         self.name = declaration["name"]  # "ns::name.overload"
         self.namespace = self.name.split("::")[0]
-        self.packet, self.overload = _objects(self.name)
+        self.packet, overload = _objects(self.name)
         try:
+            super().__init__(overload)
             self._describe(declaration)
         except BaseException:
             _take_out(self.name, self.packet)
             raise
 
     def _describe(self, declaration):
-        schema = self.overload._schema
-        self.arguments = list(schema.arguments)
-        self.writes = [i for i, a in enumerate(self.arguments) if a.alias_info is not None and a.alias_info.is_write]
         self.slots = [{"name": a.name, "type": type_text(a.type), "keyword": a.kwarg_only} for a in self.arguments]
-        self.names = [a.name for a in self.arguments]
-        self.defaults = tuple(map(default_of, self.arguments))
-        self.returns = list(schema.returns)
-        self.alias = [_alias_of(r, self.arguments) for r in self.returns]  # for each return, the argument that it is: Tensor(a!)
         declared = declaration["schema"]["returns"]  # torch does not tell SymInt from int
         self.results = [{"name": r.name, "type": type_text(r.type), "declared": d["type"][0]} for r, d in zip(self.returns, declared)]
-        returned = set().union(*(r.alias_info.before_set for r in schema.returns if r.alias_info is not None))
+        returned = set().union(*(r.alias_info.before_set for r in self.returns if r.alias_info is not None))
         self.written_only = [i for i in self.writes if not returned & self.arguments[i].alias_info.before_set]
         self.contract = Contract(self.name, declaration["contract"], self.slots, self.results) if declaration["contract"] else None
         self.native = Native(self.name, declaration["native"]) if declaration["native"] else None
@@ -90,24 +79,6 @@ class Operator:
         self.entry.function = dovetail._core.find(self.name)
         self._native_library, self._native_overload, self._registration = None, None, None
         self.strategies = []  # for DTensor
-
-    def bind(self, args, kwargs):
-        """All arguments in the schema's order: the dispatcher leaves out those that equal their defaults."""
-        values = list(args)
-        for i in range(len(args), len(self.names)):
-            name = self.names[i]
-            values.append(kwargs[name] if name in kwargs else self.defaults[i])
-        return values
-
-    def call(self, values):
-        """Call through the dispatcher, with all arguments in the schema's order."""
-        return self.overload(*[v for a, v in zip(self.arguments, values) if not a.kwarg_only],
-                             **{a.name: v for a, v in zip(self.arguments, values) if a.kwarg_only})
-
-    @staticmethod
-    def returned(results):
-        """A list of results as an operator returns them."""
-        return None if not results else results[0] if len(results) == 1 else tuple(results)
 
     @property
     def is_view(self):

@@ -40,6 +40,12 @@ class Own(torch.library.Library):
         self._op_impls.clear()
 
 
+def begin():
+    """Called before a library, or an operator in Python that functions of torch must know, is registered."""
+    if private.registered():
+        look()
+
+
 def look():
     """Note the kernels registered so far; called when the first library is registered."""
     global _earlier

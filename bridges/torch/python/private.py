@@ -188,7 +188,7 @@ ATTRIBUTES = {
 # Attributes that only instances have: of torch.library.Library, CustomOpDef, the contexts and classes of torch.autograd.Function, and backends
 # that Dynamo wraps; DTensor.
 OF_INSTANCES = {"_op_defs", "_op_impls", "_autograd_function_id", "_input_metadata", "_backward_cls", "_opoverload", "_qualname", "_backend_fns",
-                "_disabled_kernel", "_torchdynamo_orig_backend", "_local_tensor", "_spec"}
+                "_disabled_kernel", "_torchdynamo_orig_backend", "_local_tensor", "_spec", "_lib", "_name"}
 
 
 def _has_attributes(feature):
@@ -243,6 +243,14 @@ python_kernels = Feature(
     "torch._library.custom_ops.OPDEFS", "torch._library.utils.lookup_op", "torch._library.utils.parse_namespace", "torch.library._impls",
     "torch.library._keep_alive", "torch._C._dispatch_has_kernel_for_dispatch_key", "torch._C._dispatch_key_for_device",
     "torch.jit._builtins._register_builtin", "torch._C._dynamo.eval_frame.get_eval_frame_callback")
+def _derives_from_its_global(feature):
+    import torch
+    if "autograd" not in feature.make_autograd_impl.__code__.co_names or torch.autograd is not feature.make_autograd_impl.__globals__["autograd"]:
+        raise Lacking("torch._library.autograd.make_autograd_impl has another form")
+
+
+python_autograd = Feature("python_autograd", "torch.func refuses the gradients of dovetail.custom_op", "torch._library.autograd.make_autograd_impl",
+                          "torch._C._are_functorch_transforms_active", works=_derives_from_its_global)
 traced = Feature("traced", "torch.func.functionalize refuses such operators while a graph is made",
                  "torch._higher_order_ops.auto_functionalize.auto_functionalized_v2", "torch._C._SetExcludeDispatchKeyGuard")
 out = Feature("out", "graphs refuse out= overloads", "torch._subclasses.functional_tensor.CppFunctionalizeAPI",

@@ -67,8 +67,7 @@ class Registration:
         native.check(native.bridge.dv_torch_register(pointer, flags, ctypes.byref(handle)))
         self._handle = handle
         self._library, self.operators, self.skipped = None, {}, {}  # skipped: name -> why torch does not have it
-        if private.registered():
-            overridden.look()
+        overridden.begin()
         try:
             self._fill(_core.library_operators(library))
         except BaseException:  # all or nothing

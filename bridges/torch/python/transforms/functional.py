@@ -34,7 +34,13 @@ def install(operator, library):
         library.impl(local, rule.kernel, "Functionalize")
         give_rule(operator.overload, rule.in_graph)
     elif operator.writes:
-        _while_inside.add(_Writes(operator, library))
+        install_written(operator, library)
+
+
+def install_written(operator, library):
+    """For torch.func.functionalize: an operator that writes and returns no argument, declared or the Schema of one in Python. library: of its
+    namespace."""
+    _while_inside.add(_Writes(operator, library))
 
 
 def give_rule(overload, rule):

@@ -11,7 +11,6 @@ form, `dovetail_dtensor::ns_name_positional`: all arguments by position, new ten
 This module never imports torch.distributed.tensor; strategies are registered when a program imports it.
 """
 import contextlib
-import itertools
 import sys
 import threading
 
@@ -19,7 +18,8 @@ import torch
 
 from .. import _when_imported, private
 from ..private import sharding as _torch
-from ..types import default_of, type_text
+from ..schema import Schema
+from ..types import type_text
 
 _MODULE = "torch.distributed.tensor"
 _waiting = []  # strategies
@@ -64,22 +64,16 @@ def _register():
         strategy.register()
 
 
-class _Strategy:
+class _Strategy(Schema):
     """What DTensor asks about one overload. operator: the declared operator, None for one written in Python; out: the names of the arguments
     that take its results."""
 
     def __init__(self, overload, operator=None, out=()):
-        self.overload, self.operator, self.out = overload, operator, out
+        super().__init__(overload)
+        self.operator, self.out = operator, out
         schema = overload._schema
-        self.name = operator.name if operator else schema.name
-        self.arguments = list(schema.arguments)
-        self.defaults = tuple(map(default_of, self.arguments))
-        self.writes = [i for i, a in enumerate(self.arguments) if a.alias_info is not None and a.alias_info.is_write]
+        self.name = operator.name if operator else self.name
         self.inputs = [i for i, a in enumerate(self.arguments) if a.name not in out]
-        self.alias = [None] * len(schema.returns)  # for each return, the argument that it is
-        for i, r in enumerate(schema.returns):
-            if r.alias_info is not None and r.alias_info.is_write:
-                self.alias[i] = next((k for k in self.writes if self.arguments[k].alias_info.before_set & r.alias_info.before_set), None)
         self.is_random = torch.Tag.nondeterministic_seeded in overload.tags or "Generator" in str(schema)
         keyword = any(a.kwarg_only and "Tensor" in str(a.type) for a in self.arguments)
         self.needs_positional = keyword or self.is_random or any(a is not None for a in self.alias) or schema.name.endswith("_")
@@ -89,7 +83,7 @@ class _Strategy:
 
     def register(self):
         if self.needs_positional:
-            _torch._custom_op_handlers[self.overload] = self.call
+            _torch._custom_op_handlers[self.overload] = self.handle
         else:
             self.give(self.overload)
         if self.is_random:
@@ -115,7 +109,7 @@ class _Strategy:
 
     # ---- the positional form
 
-    def call(self, overload, args, kwargs):
+    def handle(self, overload, args, kwargs):
         """DTensor's handler of the overload."""
         propagator = _torch.sharding_propagator
         if overload in propagator.op_strategy_funcs or overload in getattr(propagator, "op_single_dim_strategy_funcs", ()):
@@ -123,13 +117,12 @@ class _Strategy:
             return overload(*args, **kwargs)
         if self.positional is None:
             self.define()
-        values = [*args, *(kwargs.get(a.name, d) for a, d in itertools.islice(zip(self.arguments, self.defaults), len(args), None))]
+        values = self.bind(args, kwargs)
         with private.operators._AutoDispatchBelowAutograd(), self.randomness(values):
             self.now.generators = [values[i] for i in self.generators]
             fresh = self.positional(*(v for i, v in enumerate(values) if i not in self.generators))
         fresh = iter((fresh,) if isinstance(fresh, torch.Tensor) else fresh or ())
-        results = [next(fresh) if alias is None else values[alias] for alias in self.alias]
-        return None if not results else results[0] if len(results) == 1 else tuple(results)
+        return self.returned([next(fresh) if alias is None else values[alias] for alias in self.alias])
 
     def define(self):
         arguments = ", ".join(f"{_type_text(a, i in self.writes and f'(w{i}!)')} {a.name}" for i, a in enumerate(self.arguments)
@@ -138,17 +131,14 @@ class _Strategy:
         name = self.overload._schema.name.replace("::", "_") + "_" + self.overload._overloadname + "_positional"
         self.library = torch.library.Library("dovetail_dtensor", "FRAGMENT")  # noqa: TOR901
         self.library.define(f"{name}({arguments}) -> ({', '.join('Tensor' for _ in fresh)})", tags=torch.Tag.pt2_compliant_tag)
-        count = sum(not a.kwarg_only for a in self.arguments)
-        keywords = [a.name for a in self.arguments[count:]]
 
         def run(*values):
             values = list(values)
             for i, generator in zip(self.generators, self.now.generators):
                 values.insert(i, generator)
-            made = self.overload(*values[:count], **dict(zip(keywords, values[count:])))
+            made = self.call(values)
             made = (made,) if len(self.alias) == 1 else made or ()
-            made = [made[i] for i in fresh]
-            return None if not made else made[0] if len(made) == 1 else tuple(made)
+            return self.returned([made[i] for i in fresh])
 
         def traced(mode, /, *values):
             with mode:

@@ -1,0 +1,42 @@
+"""What the schema of one overload in torch says, of an operator that is declared or written in Python."""
+from .types import default_of
+
+
+class Schema:
+    def __init__(self, overload):
+        self.overload = overload
+        schema = overload._schema
+        self.name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+        self.arguments, self.returns = list(schema.arguments), list(schema.returns)
+        self.names = [a.name for a in self.arguments]
+        self.defaults = tuple(map(default_of, self.arguments))
+        self.writes = [i for i, a in enumerate(self.arguments) if a.alias_info is not None and a.alias_info.is_write]
+        self.alias = [_alias_of(r, self.arguments) for r in self.returns]  # for each return, the argument that it is: Tensor(a!)
+
+    def bind(self, args, kwargs):
+        """All arguments in the schema's order: the dispatcher leaves out those that equal their defaults."""
+        values = list(args)
+        for i in range(len(args), len(self.names)):
+            name = self.names[i]
+            values.append(kwargs[name] if name in kwargs else self.defaults[i])
+        return values
+
+    def call(self, values):
+        """Calls through the dispatcher, with all arguments in the schema's order."""
+        return self.overload(*[v for a, v in zip(self.arguments, values) if not a.kwarg_only],
+                             **{a.name: v for a, v in zip(self.arguments, values) if a.kwarg_only})
+
+    def fake(self, /, *args, **kwargs):
+        """What a fake function gives. A declared operator has another."""
+        return self.overload(*args, **kwargs)
+
+    @staticmethod
+    def returned(results):
+        """A list of results as an operator returns them."""
+        return None if not results else results[0] if len(results) == 1 else tuple(results)
+
+
+def _alias_of(result, arguments):
+    if result.alias_info is None or not result.alias_info.is_write:
+        return None
+    return next((i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.before_set & result.alias_info.before_set), None)

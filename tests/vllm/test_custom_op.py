@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
@@ -58,6 +59,22 @@ def test_rules(norm, words, backend, on):
 def test_a_mistake_is_an_error_at_once(words, message):
     with pytest.raises(ValueError, match=message.replace("+", r"\+")):
         CompilationConfig(words)
+
+
+@pytest.mark.parametrize("word", ["", " ", "\n", ",", "all ", " +f", "+f,+g", "+f\0", "+", "-", "+ ", "++f", "+-f", "+f-", "f", "ALL", "+f::", "+*"])
+def test_malformed_words(word):
+    with pytest.raises(ValueError, match="expected|is not"):
+        CompilationConfig([word])
+    with pytest.raises(ValueError, match="expected|is not"):
+        CompilationConfig(["all", word])
+
+
+def test_a_word_without_a_layer_is_a_warning(norm):
+    with pytest.warns(UserWarning, match="custom_ops: '\\+rms_nrom' has no effect"), CompilationConfig("none,+rms_nrom"):
+        norm()
+    with warnings.catch_warnings(), CompilationConfig("none,+rms_norm"):
+        warnings.simplefilter("error")
+        norm()
 
 
 @pytest.mark.parametrize("given, message", [
@@ -139,6 +156,29 @@ def test_another_class_in_its_place(norm):
         assert norm()("x")[0] == "native"
     with pytest.raises(ValueError, match="RMSNorm is replaced by .*Mine already"):
         CustomOp.register_oot(name="RMSNorm")(Mine)
+
+
+def test_calls_of_register_oot(norm):
+    """As vLLM's own method: by its keywords, by position, for a class that derives from another one."""
+    class Other(CustomOp):
+        def forward_native(self, x):
+            return "native of other", x
+
+        def forward_cpu(self, x):
+            return "other", x
+
+    for call in (lambda: CustomOp.register_oot(_decorated_op_cls=Other, name="RMSNorm"), lambda: CustomOp.register_oot(Other, "RMSNorm"),
+                 lambda: CustomOp.register_oot(name="RMSNorm")(Other), lambda: norm.register_oot(Other), lambda: norm.register_oot()(Other)):
+        CustomOp.op_registry_oot.clear()
+        assert call() is Other
+        for words, form in (("all", "other"), ("none", "native of other"), ("none,+rms_norm", "other"), ("all,-rms_norm", "native of other")):
+            with CompilationConfig(words) as config:
+                made = torch.nn.Module.__new__(Other)
+                Other.__init__(made)
+                assert made("x")[0] == form and norm.__new__(norm).__class__ is Other
+            assert {*config.enabled_custom_ops, *config.disabled_custom_ops} == {"rms_norm"}
+    with pytest.raises(TypeError, match="CustomOp.register_oot: 'RMSNorm': expected a class derived from CustomOp, found 3"):
+        CustomOp.register_oot(3, "RMSNorm")
 
 
 def test_a_name_belongs_to_one_class(norm):

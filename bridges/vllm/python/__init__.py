@@ -11,7 +11,14 @@ OFFERS = frozenset()
 
 
 def attach(library):
-    """vLLM calls operators as torch does, so dovetail.torch does the work."""
+    """vLLM calls operators as torch does, so dovetail.torch does the work. Layers that call them keep their names: names.py."""
+    from dovetail.torch import _when_imported
+    _when_imported("vllm.model_executor.custom_op", _keep_names)
+
+
+def _keep_names():
+    from . import names
+    names.install()
 
 
 def detach(library):

@@ -3,6 +3,7 @@ import collections
 import collections.abc
 import sys
 import threading
+import warnings
 
 import torch
 
@@ -34,6 +35,13 @@ def _is_device(name):
         return False
 
 
+def _check(words):
+    """Raises where an element of custom_ops is not one word. dovetail.policy, which splits words, checks the rest."""
+    for word in words:
+        if not word or any(c.isspace() or c in ",\0" for c in word):
+            raise ValueError(f"CompilationConfig: custom_ops: expected words such as all, none, +name or -name, found {word!r}")
+
+
 class CompilationConfig(_Block):
     """What CustomOps need of vLLM's class of this name. Layers that are made in its `with` block follow it:
 
@@ -58,12 +66,21 @@ class CompilationConfig(_Block):
         if backend != "" and not callable(backend) and backend not in torch._dynamo.list_backends(None):
             raise ValueError(f"CompilationConfig: backend: expected \"\" or one of torch._dynamo.list_backends(None), found {backend!r}")
         self.custom_ops = list(words)
+        _check(self.custom_ops)  # a str was split
         self.backend = backend
         self.platform = platform
         self.enabled_custom_ops = collections.Counter()
         self.disabled_custom_ops = collections.Counter()
         with dovetail.policy(self.custom_ops):  # a mistake is an error here, not at the first layer
             pass
+
+
+    def __exit__(self, *exception):
+        super().__exit__(*exception)
+        made = {*getattr(self, "enabled_custom_ops", ()), *getattr(self, "disabled_custom_ops", ())}
+        for word in self.custom_ops if made and exception[0] is None else ():
+            if word[0] in "+-" and word[1:] not in made:
+                warnings.warn(f"CompilationConfig: custom_ops: {word!r} has no effect: no layer of this name was made", stacklevel=2)
 
 
 def config(layout):
@@ -183,7 +200,10 @@ class CustomOp(torch.nn.Module):
 
     @classmethod
     def _policy_name(cls):
-        return getattr(cls, "name", cls.__name__)
+        """The name that the policy knows: for a class that is made in the place of another, that one's."""
+        replaced = next((r for r, layer in CustomOp.op_registry_oot.items() if layer is cls), None)
+        found = next((n for n, layer in CustomOp.op_registry.items() if layer.__name__ == replaced), None)
+        return found or getattr(cls, "name", cls.__name__)
 
     @classmethod
     def enabled(cls):
@@ -196,7 +216,8 @@ class CustomOp(torch.nn.Module):
         return _decide("")
 
     @classmethod
-    def register(cls, name):
+    def register(cls, name, dynamic_arg_dims=None):
+        """dynamic_arg_dims: vLLM's hint for compiling forward_native. Here all dims are dynamic."""
         def decorator(layer):
             if not (isinstance(layer, type) and issubclass(layer, CustomOp)):
                 raise TypeError(f"CustomOp.register: {name!r}: expected a class derived from CustomOp, found {layer!r}")
@@ -208,20 +229,23 @@ class CustomOp(torch.nn.Module):
         return decorator
 
     @classmethod
-    def register_oot(cls, layer=None, *, name=None):
+    def register_oot(cls, _decorated_op_cls=None, name=None):
         """Make another class in the place of one: @RMSNorm.register_oot, or @CustomOp.register_oot(name="RMSNorm"). It keeps the name that
         the policy knows."""
         def decorator(layer):
             replaced = name or cls.__name__
+            if not (isinstance(layer, type) and issubclass(layer, CustomOp)):
+                raise TypeError(f"CustomOp.register_oot: {replaced!r}: expected a class derived from CustomOp, found {layer!r}")
             if replaced in CustomOp.op_registry_oot:
                 raise ValueError(f"CustomOp.register_oot: {replaced} is replaced by {CustomOp.op_registry_oot[replaced].__qualname__} already")
             CustomOp.op_registry_oot[replaced] = layer
             return layer
-        return decorator(layer) if layer else decorator
+        return decorator if _decorated_op_cls is None else decorator(_decorated_op_cls)
 
 
 def _decide(name):
     config = _config()
+    _check(config.custom_ops)
     fuses = config.backend == "inductor"
     if not config.custom_ops:
         return _core.policy_enabled(name, fuses)

@@ -204,6 +204,70 @@ def test_a_static_library_that_changes_is_built_again(archive):
     assert "libfoo.a" in record.read_text(errors="replace")
 
 
+# ---- Verbs that build a source file ----------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def needy(dovetail):
+    """A source that builds only with a macro, a header's folder and a library."""
+    dovetail.write("inc/own.h", "float two(void);\n")
+    dovetail.write("lib/two.c", "float two(void);\nfloat two(void) { return 2; }\n")
+    run(dovetail, "cc", "-fPIC", "-c", "lib/two.c", "-o", "lib/two.o")
+    run(dovetail, "ar", "rcs", "lib/libtwo.a", "lib/two.o")
+    dovetail.write("t.c", kernel("FACTOR * x[i]", "#include <own.h>"))
+    dovetail.env["DOVETAIL_CACHE"] = str(dovetail.folder / "cache")
+    return dovetail
+
+
+NEEDS = ["-D", "FACTOR=two()", "-I", "inc", "-X", "-Llib", "-l", "two", "--cc", "gcc"]
+
+
+@pytest.mark.parametrize("options", [NEEDS, [*NEEDS, "-g"], [*NEEDS, "-X", "-O2"]])
+def test_check_takes_the_options_of_a_build(needy, options):
+    results = {r["property"]: r for r in needy("check", "t.c", "--quick", "--json", "--only", "runs,undefined", *options).json["results"]}
+    assert results["runs"]["result"] == results["undefined"]["result"] == "pass" and results["undefined"]["cases"] > 0
+    assert "own.h" in needy("check", "t.c", "--quick", "--only", "runs,binding", code=1).out  # without them it does not build
+
+
+def test_undefined_behaviour_is_found_in_a_source_with_options(needy):
+    needy.write("t.c", kernel("FACTOR * x[i] * table[n & 7]", "#include <own.h>\nstatic volatile float table[4] = { 1, 1, 1, 1 };"))
+    needy("check", "t.c", "--only", "undefined", *NEEDS, code=1)
+
+
+def test_a_program_that_shows_a_failure_says_how_to_build(needy):
+    needy.write("t.c", kernel("FACTOR * x[i + (n > 4)]", "#include <own.h>"))
+    needy("check", "t.c", "--only", "memory", "--repro", "repro", *NEEDS, code=1)
+    text = next((needy.folder / "repro").glob("*.c")).read_text()
+    assert "dovetail build '--define=FACTOR=two()' --include=inc --flag=-Llib --library=two --cc=gcc " in text
+
+
+def test_check_watches_the_folders_of_headers(needy):
+    p = needy.popen("check", "t.c", "--watch", "--quick", "--only", "runs", *NEEDS)
+    try:
+        for i in range(2):
+            line = b""
+            while b"waits for a change" not in line:
+                line = p.stderr.readline()
+                assert line, "it ended"
+            if not i:
+                needy.write("inc/own.h", "float two(void); /* changed */\n")
+    finally:
+        p.terminate()
+        p.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("command", ["info t.c", "info --json t.c tools::twice", "explain t.c twice f32[4]", "bench t.c twice f32[4] --time 10", "list t.c"])
+def test_other_verbs_build_a_source_file(needy, command):
+    assert "tools::twice" in needy(*command.split(), *NEEDS).out
+    r = needy(*command.split(), code=1)
+    assert "own.h" in r.err and "'t.c' was not built" in r.err and not needy.leftovers()
+    assert sorted(p.name for p in needy.folder.iterdir()) == ["cache", "inc", "lib", "t.c"]
+
+
+def test_check_in_python_takes_flags(needy):
+    code = f"import dovetail\nreport = dovetail.check('t.c', only='runs', flags={NEEDS!r})\nassert report, report"
+    run(needy, sys.executable, "-c", code, PYTHONPATH=str(BUILD / "python"))
+
+
 # ---- What a folder has to build ------------------------------------------------------------------------------------------------------------
 
 HEADERS = sorted(p.name for p in (ROOT / "include").glob("dovetail*.h"))

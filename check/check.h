@@ -212,9 +212,10 @@ typedef struct check_literals {
 
 typedef struct check_op {
     dv_operator *op;
-    const char *name;   /* "ns::op.overload" */
-    const char *path;   /* its binary's path; NULL: not from a file */
-    const char *source; /* the path of its C file; NULL: a binary was given */
+    const char *name;         /* "ns::op.overload" */
+    const char *path;         /* its binary's path; NULL: not from a file */
+    const char *source;       /* the path of its C file; NULL: a binary was given */
+    const char *const *flags; /* arguments of `dovetail build` for it; NULL ends the list, or there is none */
     size_t nargs, nresults;
     dv_slot_info slots[CHECK_ARGS + CHECK_RESULTS];
     const check_json *json, *contract, *program; /* the last two NULL: there is no contract */

@@ -58,21 +58,31 @@ typedef struct paths { char binary[4096], header[4096], map[4096]; } paths;
  */
 static bool build(check_job *job, paths *p)
 {
-    const char *const argv[] = { "dovetail", "build", "--debug", "-X", WATCHED, "-X", TRAPS, "-o", p->binary, job->op->source,
-        "-X", COVERAGE, "-X", "-include", "-X", p->header, NULL };
-    const char *plain[sizeof argv / sizeof *argv];
     const int n = snprintf(p->binary, sizeof p->binary, "%s.watched.so", job->op->path);
     snprintf(p->header, sizeof p->header, "%s.%d.h", job->op->path, (int)getpid()); /* several operators may be checked at once */
     snprintf(p->map, sizeof p->map, "%s.%d.covered", job->op->path, (int)getpid());
     if (n < 0 || (size_t)n >= sizeof p->binary - 24)
         return false;
-    memcpy(plain, argv, sizeof argv);
-    plain[10] = NULL;
+    const char *const begin[] = { "dovetail", "build", "--debug", "-X", WATCHED, "-X", TRAPS, "-o", p->binary },
+                      *const end[] = { job->op->source, "-X", COVERAGE, "-X", "-include", "-X", p->header, NULL };
+    enum { BEGIN = sizeof begin / sizeof *begin, MARKS = 1 }; /* at which word of the end the marks begin */
+    size_t nflags = 0;
+    while (job->op->flags && job->op->flags[nflags])
+        nflags++;
+    const char **argv = calloc(1, sizeof begin + nflags * sizeof *argv + sizeof end);
+    if (!argv)
+        return false;
+    memcpy(argv, begin, sizeof begin);
+    for (size_t i = 0; i < nflags; i++)
+        argv[BEGIN + i] = job->op->flags[i];
+    memcpy(argv + BEGIN + nflags, end, sizeof end);
     const bool marks = check_coverage_begin(p->header, p->map);
     if (access(p->binary, R_OK) && marks)
         free(ask(job, argv, NULL));
+    argv[BEGIN + nflags + MARKS] = NULL;
     if (access(p->binary, R_OK))
-        free(ask(job, plain, NULL));
+        free(ask(job, argv, NULL));
+    free(argv);
     return !access(p->binary, R_OK);
 }
 

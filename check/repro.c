@@ -58,7 +58,7 @@ static void put_words(const char *s, FILE *to)
 /* A path as a word of the shell. */
 static void put_path(const char *path, FILE *to)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-=,:+";
     const bool quoted = path[strspn(path, plain)] != 0;
     fputs(quoted ? "'" : "", to);
     for (; *path; path++)
@@ -108,6 +108,10 @@ static void put_comment(const check_job *job, const char *begin, const char *lin
     if (job->op->source) {
         char *full = realpath(job->op->source, NULL);
         fprintf(to, "%s    dovetail build ", line);
+        for (const char *const *flag = job->op->flags; flag && *flag; flag++) {
+            put_path(*flag, to);
+            fputs(" ", to);
+        }
         put_path(full ? full : job->op->source, to);
         free(full);
         fputs(" -o ", to);

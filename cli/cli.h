@@ -42,10 +42,14 @@ typedef struct cli_verb {
     const char *usage;          /* after "dovetail <name> " */
     const char *about;          /* paragraphs, lines of at most 100 columns */
     const cli_option *options;  /* --help and --color are added */
+    bool builds;                /* it takes cli_build_options, too: it builds source files */
     const char *const
         *examples; /* pairs: a command that works in a project made by `dovetail new my_ops`, and what it does; NULL */
     int (*run)(const cli_args *args);
 } cli_verb;
+
+/* The options that say how source files are compiled and linked (cmd_build.c). */
+extern const cli_option cli_build_options[];
 
 /* A parsed command line. Strings point into argv. */
 struct cli_args {
@@ -64,6 +68,9 @@ struct cli_args {
 int cli_parse(const cli_verb *verb, int argc, char **argv, cli_args *out);
 bool cli_has(const cli_args *args, const char *option);
 const char *cli_get(const cli_args *args, const char *option); /* the last one's value; NULL: not given */
+/* The arguments of `dovetail build` that repeat the given ones of cli_build_options, in order; NULL ends the list. They live as
+ * long as the process. */
+const char *const *cli_build_arguments(const cli_args *args);
 /* The value as a number in [low, high]; absent: fallback. CLI_OK or CLI_USAGE. */
 int cli_get_int(const cli_args *args, const char *option, int64_t low, int64_t high, int64_t fallback, int64_t *out);
 void cli_print_help(const cli_verb *verb); /* to stdout */
@@ -110,9 +117,12 @@ const char *cli_home(void);
 
 /* ---- Operators by name, and arguments from words (load.c) ---------------------------------------------------------------- */
 
-bool cli_is_binary(const char *word); /* is it a file to load, not an operator: has it a '/' or ends it in .so? */
-/* Load a binary; messages are printed. Libraries live as long as the process. */
-int cli_load(const char *path);
+bool cli_is_source(const char *word); /* is it a file that `dovetail build` compiles? */
+bool cli_is_binary(
+    const char *word); /* is it a file to load, not an operator: has it a '/', ends it in .so, or is it a source? */
+/* Load a binary; of a source file, the binary that `dovetail build --cached` makes of it. Messages are printed. Libraries live as
+ * long as the process. */
+int cli_load(const cli_args *args, const char *path);
 void cli_load_shipped(void); /* what lies in <home>/ops; once */
 /* Every binary that was loaded, in order. */
 size_t cli_libraries(dv_library *const **out);

@@ -206,7 +206,7 @@ static int run(const cli_args *args)
         return CLI_USAGE;
     b.seconds = (double)milliseconds * 1e-3;
     while (first < args->nwords && cli_is_binary(args->words[first]))
-        if (cli_load(args->words[first++]))
+        if (cli_load(args, args->words[first++]))
             return CLI_FAILED;
     if (first >= args->nwords)
         return cli_usage(args->verb, "expected the name of an operator");
@@ -258,13 +258,14 @@ static const char *const examples[] = { "dovetail bench my_ops.so my_ops::swiglu
 const cli_verb verb_bench = {
     .name = "bench",
     .purpose = "time an operator: microseconds, GB/s, GFLOP/s",
-    .usage = "[options] [FILE.so ...] NAMESPACE::OPERATOR [ARGUMENT | NAME=ARGUMENT ...]",
+    .usage = "[options] [FILE.so | FILE.c ...] NAMESPACE::OPERATOR [ARGUMENT | NAME=ARGUMENT ...]",
     .about = "Calls the operator through the registry, checks included, on tensors with random contents (integers: zeros, unless "
              "a range\n"
              "is given, as in i64[8]=0..100). 'dovetail explain --help' has the syntax of arguments. GB/s and GFLOP/s are "
              "computed from\n"
              "the bytes and flops of the contract, and the best time.",
     .options = options,
+    .builds = true,
     .examples = examples,
     .run = run,
 };

@@ -1358,9 +1358,7 @@ static int run(const cli_args *args)
     return status;
 }
 
-static const cli_option options[] = {
-    { 'o', "out", "FILE",
-        "the binary to write (default: the file's name with .so, in this folder; of several files, the library's)" },
+const cli_option cli_build_options[] = {
     { 'I', "include", "FOLDER", "also look for headers there" },
     { 'D', "define", "NAME[=VALUE]", "define a macro" },
     { 'L', "library-dir", "FOLDER", "also look for libraries there" },
@@ -1371,9 +1369,15 @@ static const cli_option options[] = {
     { 0, "cxx", "PROGRAM", "the C++ compiler for .cpp files (default: $CXX, else the first of c++, g++, clang++)" },
     { 0, "ccec", "PROGRAM", "the AscendC compiler for .cce files (default: ccec)" },
     { 0, "allow-unknown", NULL, "let tags and instruction sets pass that this version does not know" },
+    { 'g', "debug", NULL, "for a debugger: -O1 -g, not stripped" },
+    { 0 },
+};
+
+static const cli_option options[] = {
+    { 'o', "out", "FILE",
+        "the binary to write (default: the file's name with .so, in this folder; of several files, the library's)" },
     { 0, "cached", NULL, "keep the binary in the user's cache folder, print its path; built only if something changed" },
     { 'W', "werror", NULL, "warnings are errors" },
-    { 'g', "debug", NULL, "for a debugger: -O1 -g, not stripped" },
     { 'v', "verbose", NULL, "show the commands that are run" },
     { 0, "json", NULL, "print the result as JSON" },
     { 0 },
@@ -1395,6 +1399,7 @@ const cli_verb verb_build = {
         "concurrent build never leaves a broken binary. No shell is involved: any file name is safe.\n"
         "Instruction sets need no flags: DV_VARIANTS makes rows for AVX2 and AVX-512, and the best is chosen at run time.",
     .options = options,
+    .builds = true,
     .examples = examples,
     .run = run,
 };

@@ -38,8 +38,10 @@ static bool is_folder(const char *path)
 typedef struct targets {
     check_op *ops;
     size_t n;
-    cli_temp temp; /* binaries that were built for this */
-    size_t built;  /* those of a name that was there already */
+    cli_temp temp;            /* binaries that were built for this */
+    size_t built;             /* those of a name that was there already */
+    const char *const *flags; /* how sources are built: nflags arguments of `dovetail build` */
+    size_t nflags;
 } targets;
 
 /* A binary that cannot be loaded is also reported as a result. */
@@ -63,6 +65,7 @@ static int add_operator(targets *t, dv_operator *op, const char *path, const cha
         return cli_fail("%s", dv_last_error());
     added->path = path;
     added->source = source;
+    added->flags = t->flags;
     if (source) {
         check_constants(added, source);
         added->nwords = check_source_words(source, added->words, CHECK_WORDS);
@@ -101,15 +104,21 @@ static int add_source(targets *t, const char *path)
     if (make_temp(t))
         return CLI_FAILED;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char *binary = cli_format("%s/%.*s.so", t->temp.path, (int)(strlen(name) - 2), name);
+    const int stem = (int)(strrchr(name, '.') - name);
+    char *binary = cli_format("%s/%.*s.so", t->temp.path, stem, name);
     if (!access(binary, F_OK)) { /* another file of this name */
         free(binary);
-        binary = cli_format("%s/%zu-%.*s.so", t->temp.path, ++t->built, (int)(strlen(name) - 2), name);
+        binary = cli_format("%s/%zu-%.*s.so", t->temp.path, ++t->built, stem, name);
     }
-    const char *const argv[] = { "/proc/self/exe", "build", "-o", binary, path, NULL };
+    const char **argv = cli_alloc(NULL, t->nflags + 7, sizeof *argv);
+    const char *const head[] = { "/proc/self/exe", "build", "-o", binary }, *const tail[] = { "--", path, NULL };
+    memcpy(argv, head, sizeof head);
+    memcpy(argv + 4, t->flags, t->nflags * sizeof *argv);
+    memcpy(argv + 4 + t->nflags, tail, sizeof tail);
     const int failed = cli_run(argv, NULL, &output);
     const int status = failed ? add_refused(t, path, output.data ? output.data : "it cannot be built")
-                              : add_binary(t, binary, path);
+                              : add_binary(t, binary, ends_with(path, ".c") ? path : NULL);
+    free(argv);
     cli_text_free(&output);
     free(binary);
     return status;
@@ -201,7 +210,7 @@ static int add_target(targets *t, const char *word)
 {
     if ((ends_with(word, ".c") || cli_is_binary(word)) && access(word, R_OK))
         return cli_fail("cannot read '%s': %s", word, strerror(errno));
-    if (ends_with(word, ".c"))
+    if (cli_is_source(word) && !is_folder(word))
         return add_source(t, word);
     if (is_folder(word))
         return add_folder(t, word, 1);
@@ -610,7 +619,9 @@ static int get_seeds(const cli_args *args, check_options *options)
 
 static int check_once(const cli_args *args, check_options *options)
 {
-    targets t = { .temp.lock = -1 };
+    targets t = { .temp.lock = -1, .flags = cli_build_arguments(args) };
+    while (t.flags[t.nflags])
+        t.nflags++;
     cli_signals_begin();
     check_contain_begin();
     cli_exits_at_once = true; /* destructors of libraries may do anything */
@@ -657,6 +668,9 @@ static uint64_t state_of_all(const cli_args *args)
             state = state * 31 + state_of(folder, ".h", 1);
         free(folder);
     }
+    for (size_t i = 0; i < args->ngiven; i++)
+        if (!strcmp(args->given[i].option->name, "include"))
+            state = state * 31 + state_of(args->given[i].value, ".h", 1);
     return state;
 }
 
@@ -763,6 +777,7 @@ const cli_verb verb_check = {
         "torch ($DOVETAIL_PYTHON, the one it is installed in, the active environment's, or the first on PATH), torch is asked\n"
         "as well.",
     .options = options,
+    .builds = true,
     .examples = examples,
     .run = run,
 };

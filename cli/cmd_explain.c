@@ -216,7 +216,7 @@ static int run(const cli_args *args)
     size_t first = 0;
     const char *isa = cli_get(args, "isa");
     while (first < args->nwords && cli_is_binary(args->words[first]))
-        if (cli_load(args->words[first++]))
+        if (cli_load(args, args->words[first++]))
             return CLI_FAILED;
     if (first >= args->nwords)
         return cli_usage(args->verb, "expected the name of an operator");
@@ -245,7 +245,7 @@ static const char *const examples[] = { "dovetail explain my_ops.so my_ops::swig
 const cli_verb verb_explain = {
     .name = "explain",
     .purpose = "show which kernel a call takes and why, and what comes out",
-    .usage = "[options] [FILE.so ...] NAMESPACE::OPERATOR [ARGUMENT | NAME=ARGUMENT ...]",
+    .usage = "[options] [FILE.so | FILE.c ...] NAMESPACE::OPERATOR [ARGUMENT | NAME=ARGUMENT ...]",
     .about =
         "Checks the arguments as a call would, prints each kernel row with its verdict, and the inferred results. Runs "
         "nothing and\n"
@@ -260,6 +260,7 @@ const cli_verb verb_explain = {
         "  [1,2]  [f32[2],none] lists\n"
         "  none  default        None, and the schema's default",
     .options = options,
+    .builds = true,
     .examples = examples,
     .run = run,
 };

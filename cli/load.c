@@ -3,15 +3,28 @@
 
 #include <dirent.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static dv_library **libraries;
 static size_t nlibraries;
 
-bool cli_is_binary(const char *word)
+static bool ends_with(const char *s, const char *end)
 {
-    const size_t n = strlen(word);
-    return strchr(word, '/') || (n > 3 && !strcmp(word + n - 3, ".so"));
+    const size_t n = strlen(s), m = strlen(end);
+    return n > m && !strcmp(s + n - m, end);
 }
+
+/* An operator's overload may be named so, too: "f.c". */
+bool cli_is_source(const char *word)
+{
+    static const char *const ends[] = { ".c", ".cpp", ".cu", ".cce" };
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(word, ends[i]))
+            return strchr(word, '/') || !access(word, F_OK);
+    return false;
+}
+
+bool cli_is_binary(const char *word) { return strchr(word, '/') || ends_with(word, ".so") || cli_is_source(word); }
 
 static int load(const char *path, bool shipped)
 {
@@ -27,7 +40,41 @@ static int load(const char *path, bool shipped)
     return CLI_OK;
 }
 
-int cli_load(const char *path) { return load(path, false); }
+/* Build a source file in the user's cache folder. NULL: it failed, with the messages printed. The caller frees the path. */
+static char *build(const cli_args *args, const char *source)
+{
+    const char *const *options = cli_build_arguments(args);
+    size_t n = 3, noptions = 0;
+    while (options[noptions])
+        noptions++;
+    const char **argv = cli_alloc(NULL, noptions + 6, sizeof *argv);
+    argv[0] = "/proc/self/exe", argv[1] = "build", argv[2] = "--cached";
+    for (size_t i = 0; i < noptions; i++)
+        argv[n++] = options[i];
+    argv[n++] = "--", argv[n++] = source, argv[n] = NULL;
+    cli_text output = { 0 };
+    const int status = cli_run(argv, NULL, &output);
+    while (output.size && output.data[output.size - 1] == '\n')
+        output.data[--output.size] = 0;
+    char *line = output.size ? strrchr(output.data, '\n') : NULL, *path = NULL; /* the last line is the binary's path */
+    if (!status && output.size)
+        path = cli_format("%s", line ? line + 1 : output.data);
+    if (line && path)
+        *line = 0;
+    if (!path || line)
+        fprintf(stderr, "%s\n", output.data ? output.data : "");
+    cli_text_free(&output);
+    free(argv);
+    return path;
+}
+
+int cli_load(const cli_args *args, const char *path)
+{
+    char *built = cli_is_source(path) ? build(args, path) : NULL;
+    const int status = cli_is_source(path) && !built ? cli_fail("'%s' was not built", path) : load(built ? built : path, false);
+    free(built);
+    return status;
+}
 
 size_t cli_libraries(dv_library *const **out)
 {

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+extern const cli_verb verb_build;
+
 static const cli_option common[] = {
     { 'h', "help", NULL, "show this help" },
     { 0, "color", "WHEN", "colours: auto (only on a terminal, the default), always, never; NO_COLOR turns auto off" },
@@ -13,8 +15,8 @@ static const cli_option common[] = {
 
 static const cli_option *find_long(const cli_verb *verb, const char *name, size_t size)
 {
-    const cli_option *const tables[] = { verb->options, common };
-    for (size_t t = 0; t < 2; t++)
+    const cli_option *const tables[] = { verb->options, verb->builds ? cli_build_options : NULL, common };
+    for (size_t t = 0; t < 3; t++)
         for (const cli_option *o = tables[t]; o && o->name; o++)
             if (strlen(o->name) == size && !memcmp(o->name, name, size))
                 return o;
@@ -23,8 +25,8 @@ static const cli_option *find_long(const cli_verb *verb, const char *name, size_
 
 static const cli_option *find_letter(const cli_verb *verb, char letter)
 {
-    const cli_option *const tables[] = { verb->options, common };
-    for (size_t t = 0; t < 2; t++)
+    const cli_option *const tables[] = { verb->options, verb->builds ? cli_build_options : NULL, common };
+    for (size_t t = 0; t < 3; t++)
         for (const cli_option *o = tables[t]; o && o->name; o++)
             if (o->letter == letter)
                 return o;
@@ -69,7 +71,9 @@ static int unknown(const cli_verb *verb, const char *word, size_t size)
 {
     const char *names[64];
     size_t n = 0;
-    for (const cli_option *o = verb->options; o && o->name && n < 60; o++)
+    for (const cli_option *o = verb->options; o && o->name && n < 40; o++)
+        names[n++] = o->name;
+    for (const cli_option *o = cli_build_options; verb->builds && o->name; o++)
         names[n++] = o->name;
     for (const cli_option *o = common; o->name; o++)
         names[n++] = o->name;
@@ -177,6 +181,18 @@ int cli_get_int(const cli_args *args, const char *option, int64_t low, int64_t h
     return CLI_OK;
 }
 
+const char *const *cli_build_arguments(const cli_args *args)
+{
+    const char **words = cli_alloc(NULL, args->ngiven + 1, sizeof *words);
+    size_t n = 0;
+    for (size_t i = 0; i < args->ngiven; i++)
+        for (const cli_option *o = cli_build_options; o->name; o++)
+            if (o == args->given[i].option)
+                words[n++] = o->value ? cli_format("--%s=%s", o->name, args->given[i].value) : cli_format("--%s", o->name);
+    words[n] = NULL;
+    return words;
+}
+
 static void print_options(const cli_option *o)
 {
     for (; o && o->name; o++) {
@@ -193,6 +209,10 @@ void cli_print_help(const cli_verb *verb)
     printf("dovetail %s: %s\n\n%sUsage:%s dovetail %s %s\n\n%s\n\n%sOptions:%s\n", verb->name, verb->purpose, bold, plain,
         verb->name, verb->usage, verb->about, bold, plain);
     print_options(verb->options);
+    if (verb->builds && verb != &verb_build)
+        printf("of source files:\n");
+    if (verb->builds)
+        print_options(cli_build_options);
     print_options(common);
     printf("\n%sExamples:%s\n", bold, plain);
     for (const char *const *e = verb->examples; *e; e += 2)

@@ -63,7 +63,7 @@ def _word(target):
     return os.fspath(target), None
 
 
-def check(target, *, op=None, only=None, seed=None, time=None):
+def check(target, *, op=None, only=None, seed=None, time=None, flags=()):
     """Make inputs from operators' declarations, run the operators on them, and report every difference from the declaration: `dovetail
     check`.
 
@@ -72,14 +72,14 @@ def check(target, *, op=None, only=None, seed=None, time=None):
         print(report.failures[0].python)        # a script that shows the failure alone
 
     op: only this operator. only: a property or several, such as "memory" or ["memory", "fake"]. seed: draw other cases.
-    time: begin no new check after this many seconds. Operators run in separate processes.
+    time: begin no new check after this many seconds. flags: of a source file, arguments of `dovetail build`, as for load(). Operators run in separate processes.
     """
     word, name = _word(target)
     arguments = [command(), "check", "--json"]
     for option, value in (("op", op or name), ("only", only if only is None or isinstance(only, str) else ",".join(only)), ("seed", seed), ("time", time)):
         if value is not None:
             arguments.append(f"--{option}={value}")
-    done = subprocess.run([*arguments, "--", word], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment())
+    done = subprocess.run([*arguments, *flags, "--", word], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment())
     try:
         document = json.loads(done.stdout)
     except ValueError:

@@ -1,8 +1,8 @@
 /* malloc() while a kernel runs: every block lies between guard pages, holds the poison, and cannot be touched once it was freed.
  *
  * The command defines malloc() and its family; outside of kernels, and for core, which allocates for each piece of a call, they
- * are libc's own. A block that a kernel keeps (a table that it makes once) stays as it is. Addresses are never used again; when
- * they or the table of blocks are used up, libc's memory is given. */
+ * are libc's own. A block that a kernel keeps (a table that it makes once) stays as it is. Addresses are never used again. When
+ * the addresses, the table of blocks or MAX_LIVE are used up, malloc() returns libc's own memory. */
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -15,7 +15,9 @@
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
-enum { PAGE = 4096, GUARD = 16 * PAGE, BLOCKS = 1 << 15, FILL = 0xc3 };
+/* MAX_LIVE: guarded blocks that are not freed. Each splits a mapping in two, and Linux allows a process 65,530 mappings
+ * (vm.max_map_count). A kernel that leaks must not use them up: mprotect() of the tensors' pages would fail. */
+enum { PAGE = 4096, GUARD = 16 * PAGE, BLOCKS = 1 << 15, MAX_LIVE = 1 << 13, FILL = 0xc3 };
 static const size_t AREA = (size_t)1 << 33;
 
 extern void *__libc_malloc(size_t size);
@@ -117,7 +119,7 @@ static void *new_block(size_t bytes, size_t alignment)
     void *data = NULL;
     pthread_mutex_lock(&lock);
     const uintptr_t begin = (used + GUARD + step - 1) / step * step;
-    const bool fits = bytes < AREA / 4 && nblocks < BLOCKS && begin + room + GUARD < area + AREA;
+    const bool fits = bytes < AREA / 4 && nblocks < BLOCKS && nkept < MAX_LIVE && begin + room + GUARD < area + AREA;
     if (fits && !mprotect((void *)begin, room, PROT_READ | PROT_WRITE)) {
         block *b = &blocks[nblocks++];
         *b = (block){ .begin = begin, .end = begin + room, .data = begin, .bytes = bytes };

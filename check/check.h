@@ -315,6 +315,7 @@ typedef struct check_plan {
     char refusal[512];                 /* of the last case that was not accepted */
     int64_t too_large; /* elements of the smallest that fits and is larger than --max-elements; 0: there is none */
     bool endless;      /* a case does not end: it was seen, and need not be seen again */
+    double slow_work;  /* cases with as much work (check_work_with_numbers) are slow, not endless; 0: none is known */
     bool has_stray;    /* a case that fits, but has a view outside of its argument, which is refused */
     check_case stray;
     volatile uint8_t dropped[CHECK_MOST_CASES]; /* enum check_dropped */
@@ -698,11 +699,12 @@ typedef struct check_job {
     const check_op *op;
     const check_row *row; /* NULL: once an operator */
     const check_property *property;
-    uint64_t seed, last_seed;            /* contents are drawn from each of them */
-    uint32_t cases;                      /* how many to try */
-    double seconds;                      /* of processor time, for all cases of a seed */
-    check_result *result;                /* shared with the child */
-    check_how how;                       /* set by a property: how failures from now on are reproduced */
+    uint64_t seed, last_seed; /* contents are drawn from each of them */
+    uint32_t cases;           /* how many to try */
+    double seconds;           /* of processor time, for all cases of a seed */
+    int again_ms;         /* processor time after which a case that is tried again has failed to end; 0: an eighth of --case-ms */
+    check_result *result; /* shared with the child */
+    check_how how;        /* set by a property: how failures from now on are reproduced */
     const char *said_case, *said_python; /* for a failure found outside of cases: NULL, or the replacement of result->failing */
     int64_t said_elements;
     bool finished;
@@ -757,8 +759,9 @@ typedef struct check_report check_report;
 int check_run(const check_op *ops, size_t nops, const check_options *options, check_job **jobs, size_t *njobs);
 /* Try one case again in a new child; true: it fails in the same way. */
 bool check_again(const check_job *job, const check_case *c, check_result *shared);
-void check_shrink(check_job *job); /* replaces the failing case of its result by the smallest found */
-check_result *check_shared(void);  /* a zeroed result in memory that children share; NULL with errno */
+/* Replaces the failing case of the job's result by the smallest found. False: the time was up before no step helped. */
+bool check_shrink(check_job *job);
+check_result *check_shared(void); /* a zeroed result in memory that children share; NULL with errno */
 
 /* Of values: a call whose arguments share memory, as the schema allows, leaves what it leaves with copies of them (overlap.c). */
 void check_overlaps(check_job *job, const check_case *drawn);

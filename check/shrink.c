@@ -216,7 +216,7 @@ static bool fails_after_another(const check_job *job, const check_case *c, check
     return false;
 }
 
-void check_shrink(check_job *job)
+bool check_shrink(check_job *job)
 {
     static shrinker s;
     static check_result *shared;
@@ -230,7 +230,7 @@ void check_shrink(check_job *job)
             !fails_after_another(job, &s.best, shared, &after))) { /* not reproducible: it stays as found, without a program */
         if (job->result->how.show != CHECK_SHOW_FAR)               /* whose size is beyond check_again() */
             job->result->how.show = CHECK_SHOW_NOTHING;
-        return;
+        return true;
     }
     if (!alone) {
         s.job = &after;
@@ -247,4 +247,5 @@ void check_shrink(check_job *job)
         smaller_everywhere(&s);
     } while (s.moved && seconds() < s.end);
     job->result->failing = s.best;
+    return seconds() < s.end;
 }

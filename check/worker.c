@@ -26,9 +26,10 @@
 
 enum { FULL = 8 /* cases without an empty tensor, from which it is told that all were refused */ };
 enum { LOAD_MS = 5000, LOAD_SECONDS = 10 };
-enum { STOPPED = 77, MOST_SLOW = 3, MOST_PLANS = 256, MOST_KEPT = 64 << 20 };
+enum { STOPPED = 77, MAX_GROWTH = 3, MAX_ROUNDS = 8, MOST_SLOW = 3, MOST_PLANS = 256, MOST_KEPT = 64 << 20 };
 static int case_ms = 2000;                        /* check_options.case_ms */
 static const double stuck = 2, stuck_again = 0.5; /* seconds of sleep */
+static const double HALF_MS = 0.5e-3;             /* seconds */
 static const double AT_ONCE = 1e-6;               /* seconds of processor time for each millisecond that a case may take */
 static const rlim_t MOST_FILE = 1 << 24, MORE_STACK = 256 << 10;
 
@@ -511,9 +512,10 @@ static bool tell_dropped(check_job *job, uint32_t untried)
     if (to && n) {
         fprintf(to, "%u of %u cases", n, job->plan->n);
         if (n > slow)
-            fprintf(to, ": %u that have as much work as %u that take longer than %g s, as does ", n - slow, slow, case_ms / 1e3);
+            fprintf(to, ": %u that have as much work as %u that take longer than %g s (--case-ms), as does ", n - slow, slow,
+                case_ms / 1e3);
         else
-            fprintf(to, ", which take longer than %g s, as does ", case_ms / 1e3);
+            fprintf(to, ", which take longer than %g s (--case-ms), as does ", case_ms / 1e3);
         check_case_print(job->op, &job->plan->cases[first], to);
     } else if (to && untried && r->outcome == CHECK_PASS) {
         fprintf(to, "the last %u of %u cases: the others took %g s of processor time", untried, job->cases, job->seconds);
@@ -923,31 +925,63 @@ static bool again_within(int ms, const check_job *job, const check_case *c, chec
 bool check_again(const check_job *job, const check_case *c, check_result *shared)
 {
     const check_result *r = job->result;
-    return again_within(case_ms / 8, job, c, shared) && !(r->own & r->fault) == !(shared->own & shared->fault);
+    return again_within(job->again_ms ? job->again_ms : case_ms / 8, job, c, shared) &&
+        !(r->own & r->fault) == !(shared->own & shared->fault);
 }
 
 /* The last operator that was seen not to end, whichever plan the case was of. */
 static const check_op *endless_op;
 
-/* Does the case at hand not end, or is it only slow? One that waits does not end. In `runs` it does not end if it does not in
- * more time. Other properties make many calls: so one call does not end, or it does at once, and all of them do not in more time.
- */
-static bool is_endless(const check_job *job, check_result *shared)
+/* Makes the failing case of `once` smaller until no step helps: any smaller one takes less than an eighth of case_ms. False: some
+ * step still helped when the time was up. */
+static bool shrink_to_end(check_job *once)
 {
-    const check_result *r = job->result;
+    bool done = false;
+    for (int round = 0; round < MAX_ROUNDS && !done; round++)
+        done = check_shrink(once);
+    return done;
+}
+
+/* True if the current case does not end, false if it is slow. A case that waits does not end. Where one call does not end in four
+ * times case_ms, it is made smaller, as long as it takes an eighth of case_ms. Where the smallest one does not end in 32 times as
+ * long, no growth explains that: it is endless. Where it ends, the larger one is slow, unless its time is more than the third
+ * power of the work explains. Where one call ends at once, and the calls of this property do not in more time, they do not end
+ * either. Of an endless call the failing case becomes the smallest one, and again_ms more than slow cases of its size need. */
+static bool is_endless(check_job *job, check_result *shared)
+{
+    static check_result smaller;
+    check_result *r = job->result;
     if (check_is_huge(job->op, &r->failing))
         return false;
     if (!strcmp(r->kind, "endless wait"))
         return !r->apart;
-    if (job->property->faults & CHECK_FAULT_TIME)
-        return again_within(4 * case_ms, job, &r->failing, shared);
-    if (job->plan->endless || job->op == endless_op)
+    const bool one_call = job->property->faults & CHECK_FAULT_TIME;
+    const double work = check_work_with_numbers(job->op, &r->failing);
+    if (job->plan->slow_work > 0 && work >= job->plan->slow_work)
+        return false;
+    if (!one_call && (job->plan->endless || job->op == endless_op))
         return true;
     check_job once = *job;
     once.property = &check_property_runs;
-    return again_within(4 * case_ms, &once, &r->failing, shared) ||
-        (shared->outcome == CHECK_PASS && shared->took < case_ms * AT_ONCE &&
-            again_within(4 * case_ms, job, &r->failing, shared));
+    once.result = &smaller;
+    smaller = *r;
+    smaller.own = 0;
+    if (!again_within(4 * case_ms, &once, &r->failing, shared))
+        return !one_call && shared->outcome == CHECK_PASS && shared->took < case_ms * AT_ONCE &&
+            again_within(4 * case_ms, job, &r->failing, shared);
+    const bool smallest = shrink_to_end(&once);
+    if (again_within(4 * case_ms, &once, &smaller.failing, shared)) {
+        if (one_call)
+            r->failing = smaller.failing;
+        job->again_ms = case_ms;
+        return smallest;
+    }
+    const double more = work / check_work_with_numbers(job->op, &smaller.failing);
+    job->again_ms = case_ms;
+    if (shared->took * pow(fmax(more, 1), MAX_GROWTH) < case_ms * HALF_MS)
+        return true;
+    job->plan->slow_work = work; /* less than the last: else it would not be here */
+    return false;
 }
 
 /* A case that does not end is a failure; one that is slow is dropped for all properties of this row. True: it was, and the others
@@ -963,6 +997,7 @@ static bool drop_slow(check_job *job, check_result *shared)
         endless_op = job->op;
         return false;
     }
+    job->again_ms = 0;
     const bool huge = check_is_huge(job->op, &r->failing);
     uint32_t slow = 0;
     double least = INFINITY;

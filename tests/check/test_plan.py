@@ -83,7 +83,22 @@ def test_a_slow_case_is_dropped_and_counted(check, tmp_path):
     body = "for (clock_t end = clock() + (a->x->shape[0] > 30000 ? CLOCKS_PER_SEC * 6 / 5 : 0); clock() < end;) {}" + COPY
     report = check(operator(tmp_path, "x[n]:f32 -> out[n]:f32", body), "--only", "runs,memory", "--case-ms", 700)
     assert report["ok"] and all(r["result"] == "pass" for r in report["results"]), report["table"]
-    assert any("take longer than 0.7 s, as does x: f32[" in r.get("dropped", "") for r in report["results"])
+    assert any("take longer than 0.7 s (--case-ms), as does x: f32[" in r.get("dropped", "") for r in report["results"])
+
+
+@pytest.mark.parametrize("size, ok", [(-1, True), (4097, False)])
+def test_slow_is_not_endless(check, tmp_path, size, ok):
+    """A kernel whose time is quadratic in a size, far past the limit, with and without a loop that has no end at one size."""
+    body = ("float count; const float *in = a->x->data; for (int64_t i = 0, n = dv_numel(a->out); i < n; i++) {"
+            f"count = 0; for (int64_t k = 0; k < n; k += 4) count += in[k] > in[i]; while (n == {size}) __asm__ volatile(\"\");"
+            "((float *)a->out->data)[i] = count; }")
+    report = check(operator(tmp_path, "x[n]:f32 -> out[n]:f32", body), "--only", "runs,memory", "--case-ms", 100)
+    assert report["ok"] == ok, report["table"]
+    runs = next(r for r in report["results"] if r["property"] == "runs")
+    if ok:
+        assert "--case-ms" in runs["dropped"]
+    else:
+        assert runs["kind"] == "endless loop" and runs["case"] == f"x: f32[{size}]"
 
 
 LOOP = """static int piece(void *arg, int64_t begin, int64_t end)

@@ -182,6 +182,13 @@ int cli_open_folder(const char *folder); /* a descriptor for names in it, or -1 
  * name is replaced, not followed. 0 or errno. */
 int cli_replace(int from, int folder, const char *name);
 
+/* ---- The digest in a binary (stamp.c) ------------------------------------------------------------------------------------ */
+
+/* Write the digest of the binary's loaded bytes into it; fd: the same file, open for writing. 0 or errno; ENOEXEC:
+ * dv_last_error() says why it can have none. */
+int cli_stamp(const char *path, int fd);
+int cli_restamp(const char *path); /* the same for a file of a user, replaced in one step; messages are printed */
+
 /* ---- Builds that are kept (cache.c) -------------------------------------------------------------------------------------- */
 
 enum { CLI_HASH = 33 };                                  /* 128 bits in hex */

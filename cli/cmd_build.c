@@ -1279,6 +1279,16 @@ static void tell(const build *b)
     cli_text_free(&t);
 }
 
+/* A binary that is no usable one has no digest: the check says why. */
+static int write_digest(const build *b)
+{
+    const int fd = open(b->made, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    const int error = fd < 0 ? errno : cli_stamp(b->made, fd);
+    if (fd >= 0)
+        close(fd);
+    return error && error != ENOEXEC ? cli_fail("cannot write '%s': %s", b->made, strerror(error)) : CLI_OK;
+}
+
 static int make(build *b)
 {
     const double start = cli_now();
@@ -1291,6 +1301,8 @@ static int make(build *b)
     }
     b->made = cli_join(b->temp.path, "out.so");
     status = compile(b);
+    if (!status)
+        status = write_digest(b);
     if (!status)
         status = check_binary(b);
     if (!status)
@@ -1320,8 +1332,26 @@ static int make_cached(build *b)
     return make(b);
 }
 
+/* --restamp: nothing is built. */
+static int renew_digests(const cli_args *args)
+{
+    int status = CLI_OK;
+    if (args->nwords)
+        return cli_usage(args->verb, "'%s': with --restamp nothing is built; give each binary a --restamp", args->words[0]);
+    cli_signals_begin();
+    for (size_t i = 0; i < args->ngiven && !status; i++)
+        if (!strcmp(args->given[i].option->name, "restamp"))
+            status = cli_restamp(args->given[i].value);
+    cli_signals_end();
+    if (!status && cli_json)
+        puts("{\"ok\": true}");
+    return status;
+}
+
 static int run(const cli_args *args)
 {
+    if (cli_has(args, "restamp"))
+        return renew_digests(args);
     build b = { .args = args,
         .temp = { NULL, -1, -1 },
         .place = -1,
@@ -1377,6 +1407,7 @@ static const cli_option options[] = {
     { 'o', "out", "FILE",
         "the binary to write (default: the file's name with .so, in this folder; of several files, the library's)" },
     { 0, "cached", NULL, "keep the binary in the user's cache folder, print its path; built only if something changed" },
+    { 0, "restamp", "FILE", "build nothing: renew the digest in a binary that strip, patchelf or auditwheel has changed" },
     { 'W', "werror", NULL, "warnings are errors" },
     { 'v', "verbose", NULL, "show the commands that are run" },
     { 0, "json", NULL, "print the result as JSON" },

@@ -309,7 +309,10 @@ DV_API const char *dv_library_name(const dv_library *lib);
 DV_API const char *dv_library_path(const dv_library *lib); /* NULL unless it was loaded from a file */
 /* A hash of the file's content when it was loaded, 32 hex digits; NULL unless it was loaded from a file. */
 DV_API const char *dv_library_content(const dv_library *lib);
-DV_API int dv_file_content(const char *path, char out[33]);               /* the same hash of an operator binary's file */
+DV_API int dv_file_content(const char *path, char out[33]); /* the same hash of an operator binary's file */
+/* Compute what `dovetail build` writes into an operator binary: a digest of the bytes that are loaded, by which dv_load() refuses
+ * a damaged file. *at: where the 16 bytes belong in the file. DV_EBINARY: the binary has no note for them (docs/abi.md). */
+DV_API int dv_file_stamp(const char *path, uint64_t *at, unsigned char stamp[16]);
 DV_API size_t dv_library_size(const dv_library *lib);                     /* operators that it defines */
 DV_API dv_operator *dv_library_operator(const dv_library *lib, size_t i); /* borrowed; NULL past the end */
 

@@ -344,6 +344,9 @@ typedef struct dv_operator_decl {
     X(doc, ANY)              \
     X(file, ANY)
 
+enum {
+    DV_NOTE_DIGEST = 0x44560001
+}; /* the type of the note that a binary may hold: XXH64 of its loaded bytes and the complement */
 enum dv_library_kind { DV_LIBRARY_DEF = 0, DV_LIBRARY_FRAGMENT = 1, DV_LIBRARY_IMPL = 2 };
 
 typedef struct dv_library_decl {
@@ -740,7 +743,16 @@ static inline void dv_load_f64(double *to, const void *data, int64_t start, int6
 #ifdef DV_STATIC
 #define DV__LIBRARY_SYMBOL(SYMBOL)
 #else
+/* An ELF note of the owner "Dovetail": `dovetail build` writes a digest of the binary's loaded bytes into it (docs/abi.md). */
+#define DV__LIBRARY_NOTE                 \
+    static const struct {                \
+        uint32_t owner_size, size, type; \
+        char owner[12];                  \
+        uint32_t digest[4];              \
+    } dv__library_note                   \
+        __attribute__((used, aligned(4), section(".note.dovetail"))) = { 9, 16, DV_NOTE_DIGEST, "Dovetail", { 0, 0, 0, 0 } };
 #define DV__LIBRARY_SYMBOL(SYMBOL) \
+    DV__LIBRARY_NOTE               \
     DV__EXPORT extern const dv_library_decl dovetail_library_1 __attribute__((alias("dv_library_" #SYMBOL)));
 #endif
 #define DV__LIBRARY(KIND, SPACE, SYMBOL, PROVIDER, ...)                            \

@@ -26,6 +26,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "registry/digest.h"
 #include "registry/elf_check.h"
 
 enum { KEEP_SECONDS = 7 * 24 * 3600 };
@@ -260,17 +261,39 @@ static void *load(const content *c, const char *where)
     return NULL;
 }
 
-/* Under lock. */
-static int load_new(const content *c, const char *where, const dv_library_decl **out)
+/* Load a needed library that the binary searches beside itself ($ORIGIN), as in a wheel that auditwheel repaired: beside the
+ * private copy the loader would not find it. A library that is loaded already is the one that the loader takes. */
+static void load_beside(void *user, const char *name, const char *search)
+{
+    static const char *const origins[] = { "$ORIGIN", "${ORIGIN}" };
+    const char *binary = user, *slash = strrchr(binary, '/');
+    char path[PATH_MAX];
+    for (const char *at = search; *at; at += strcspn(at, ":"), at += *at == ':')
+        for (size_t i = 0; i < 2; i++) {
+            const size_t n = strlen(origins[i]), length = strcspn(at, ":");
+            if (length < n || strncmp(at, origins[i], n) || (length > n && at[n] != '/'))
+                continue;
+            const int made = snprintf(
+                path, sizeof path, "%.*s%.*s/%s", (int)(slash - binary), binary, (int)(length - n), at + n, name);
+            if (made > 0 && (size_t)made < sizeof path && !access(path, R_OK) && dlopen(path, RTLD_NOW | RTLD_LOCAL))
+                return;
+        }
+}
+
+/* Under lock. where: for messages; absolute: the file's path. */
+static int load_new(const content *c, const char *where, char *absolute, const dv_library_decl **out)
 {
     dv__span spans[64];
     struct link_map *map;
     int status = dv__elf_check(c->data, c->size, where);
+    if (!status)
+        status = dv__digest_check(c->data, where);
     if (status)
         return status;
     loaded *entry = dv__calloc(1, sizeof *entry);
     if (!entry)
         return DV_ENOMEM;
+    dv__elf_needed(c->data, c->size, load_beside, absolute);
     void *handle = load(c, where);
     if (!handle) {
         dv__free(entry);
@@ -321,6 +344,18 @@ int dv_file_content(const char *path, char out[33])
     return status;
 }
 
+int dv_file_stamp(const char *path, uint64_t *at, unsigned char stamp[DV__STAMP])
+{
+    content c;
+    int status = read_content(path, &c);
+    if (!status)
+        status = dv__elf_check(c.data, c.size, path);
+    if (!status)
+        status = dv__digest_make(c.data, path, at, stamp);
+    dv__free(c.data);
+    return status;
+}
+
 int dv__binary_open(const char *path, dv__binary *out)
 {
     content c;
@@ -338,7 +373,7 @@ int dv__binary_open(const char *path, dv__binary *out)
     for (const loaded *l = all; l && !out->decl; l = l->next)
         if (l->size == c.size && !strcmp(l->id, c.id))
             out->decl = l->decl;
-    status = out->decl ? DV_OK : load_new(&c, path, &out->decl);
+    status = out->decl ? DV_OK : load_new(&c, path, absolute, &out->decl);
     pthread_mutex_unlock(&lock);
     if (status)
         goto fail;

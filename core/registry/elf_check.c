@@ -719,3 +719,23 @@ size_t dv__elf_spans(const unsigned char *data, const char *base, dv__span *span
     }
     return n;
 }
+
+void dv__elf_needed(const unsigned char *data, size_t size, dv__elf_needed_fn fn, void *user)
+{
+    image im = { .data = data, .size = size };
+    uint64_t search = 0, address = 0;
+    memcpy(&im.head, data, sizeof im.head);
+    check_segments(&im); /* finds the dynamic section */
+    if (!dynamic(&im, DT_STRTAB, &address) || !in_file(&im, address, 1, &im.strings_at))
+        return;
+    const char *strings = (const char *)data + im.strings_at;
+    const bool has_search = dynamic(&im, DT_RUNPATH, &search) || dynamic(&im, DT_RPATH, &search);
+    for (uint64_t at = im.dynamic_at;; at += sizeof(Elf64_Dyn)) {
+        Elf64_Dyn d;
+        memcpy(&d, data + at, sizeof d);
+        if (d.d_tag == DT_NULL)
+            return;
+        if (d.d_tag == DT_NEEDED)
+            fn(user, strings + d.d_un.d_val, has_search ? strings + search : "");
+    }
+}

@@ -22,6 +22,11 @@ typedef struct dv__span {
 } dv__span;
 size_t dv__elf_spans(const unsigned char *data, const char *base, dv__span *spans, size_t room);
 
+/* Call fn for each library that a binary, whose content passed the check, names as needed. search: the folders that the binary
+ * itself names for them, separated by ':'; "" if it names none. */
+typedef void (*dv__elf_needed_fn)(void *user, const char *name, const char *search);
+void dv__elf_needed(const unsigned char *data, size_t size, dv__elf_needed_fn fn, void *user);
+
 /* The ABI check of a descriptor. With spans (n > 0), everything that it points to must lie inside them: a binary with corrupt
  * relocations is refused instead of followed. */
 int dv__decl_check(const struct dv_library_decl *decl, const char *where, const dv__span *spans, size_t nspans);

@@ -105,6 +105,21 @@ def test_same(tmp_path, runtime):
     assert runtime.load(binary(tmp_path, ROOT / "include", "same")) == ""
 
 
+def test_a_binary_without_a_note(tmp_path, runtime):
+    """As a header made it that knew no digest: it is checked as it was then."""
+    include = tmp_path / "include"
+    shutil.copytree(ROOT / "include", include)
+    header = include / "dovetail_op.h"
+    text, n = re.subn(r"^ *DV__LIBRARY_NOTE *\\\n", "", header.read_text(), flags=re.M)
+    assert n == 1
+    header.write_text(text)
+    path = binary(tmp_path, include, "noteless")
+    assert b"Dovetail\0" not in path.read_bytes() and runtime.load(path) == ""
+    stamp, at = ctypes.create_string_buffer(16), ctypes.c_uint64()
+    assert runtime.library.dv_file_stamp(str(path).encode(), ctypes.byref(at), stamp)
+    assert "noteless.so: not a usable operator binary: it has no note for a digest" in runtime.library.dv_last_error().decode()
+
+
 def test_newer_binary_that_asks_for_nothing_new(tmp_path, newer, runtime):
     assert runtime.load(binary(tmp_path, newer, "quiet")) == ""
 

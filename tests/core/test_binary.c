@@ -19,6 +19,7 @@
 #include "dovetail.h"
 #include "failing.h"
 #include "registry/binary.h"
+#include "registry/digest.h"
 #include "registry/elf_check.h"
 
 static char dir[] = "/tmp/dovetail-test-XXXXXX";
@@ -540,9 +541,179 @@ static void test_allocations(void **state) /* each in turn, each time with conte
     free(good);
 }
 
+/* ---- The digest ---------------------------------------------------------------------------------------------------------- */
+
+/* Values of the reference implementation (xxhash 4.1.0 of PyPI) for the bytes 1, 8, 15, ... */
+static void test_xxh64(void **state)
+{
+    static const struct {
+        size_t n;
+        uint64_t plain, seeded;
+    } rows[] = { { 0, 0xef46db3751d8e999, 0x7fef5b0c316777ed }, { 1, 0x8a4127811b21e730, 0x49b37a1d0bc5817b },
+        { 3, 0xb6e6c910c2fd373a, 0xa630f6c3a51d9f7b }, { 4, 0x22eda2cf6af4c124, 0x9f352adc09d72afc },
+        { 7, 0x34084d91a233a751, 0xa92e445ac25beee6 }, { 8, 0xc6f1803a5e0b3222, 0x57154ad67cbe8fd4 },
+        { 12, 0x9178b724dce384c0, 0x402da477c0ad1597 }, { 31, 0x6ab1c40e29f50073, 0x0b3cc889139e611c },
+        { 32, 0x5a0756fbe9ecd3d1, 0xf47c2b9d7ee32d35 }, { 33, 0xdc50cdc37bb9c183, 0x27df034e52788006 },
+        { 63, 0x10dd94885c71894a, 0x70501950b6d5d94b }, { 64, 0x90083da9cdb9d795, 0x65e459246da4d2de },
+        { 100, 0xd248bfc5208b0b16, 0x4bff7eb1993a85de }, { 128, 0x85cbe89fe5a0317d, 0x17872d9e376975ba } };
+    unsigned char bytes[128];
+    (void)state;
+    for (unsigned i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * 7 + 1);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_true(dv__xxh64(bytes, rows[i].n, 0) == rows[i].plain);
+        assert_true(dv__xxh64(bytes, rows[i].n, 0x123456789abcdef0) == rows[i].seeded);
+    }
+}
+
+/* The content of good.so with its digest. *at: where that is. */
+static unsigned char *take_stamped(size_t *size, uint64_t *at)
+{
+    unsigned char *data = take("good.so", size), stamp[DV__STAMP];
+    assert_int_equal(dv_file_stamp(in_dir("good.so"), at, stamp), DV_OK);
+    memcpy(data + *at, stamp, sizeof stamp);
+    return data;
+}
+
+static int check_all(const unsigned char *data, size_t size)
+{
+    const int status = check(data, size);
+    return status ? status : dv__digest_check(data, "damaged.so");
+}
+
+/* Is a byte of the file one that the loader reads: in a segment or a program header? Not: what locates the sections. */
+static bool is_loaded(const unsigned char *data, size_t at)
+{
+    Elf64_Ehdr head;
+    memcpy(&head, data, sizeof head);
+    const size_t shoff = offsetof(Elf64_Ehdr, e_shoff), shentsize = offsetof(Elf64_Ehdr, e_shentsize);
+    if ((at >= shoff && at < shoff + sizeof head.e_shoff) || (at >= shentsize && at < sizeof head))
+        return false;
+    for (unsigned i = 0; i < head.e_phnum; i++) {
+        Elf64_Phdr p;
+        memcpy(&p, data + head.e_phoff + i * sizeof p, sizeof p);
+        if (p.p_type == PT_LOAD && at >= p.p_offset && at < p.p_offset + p.p_filesz)
+            return true;
+    }
+    return at < head.e_phoff + head.e_phnum * sizeof(Elf64_Phdr);
+}
+
+/* Opens a damaged content in a child process. True if it was loaded; a signal or 20 s of processor time fail the test. */
+static bool opens(const unsigned char *data, size_t size, const char *how_damaged, unsigned number)
+{
+    int how;
+    put("flipped.so", data, size);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0)
+        open_flipped();
+    assert_int_equal(waitpid(child, &how, 0), child);
+    if (!WIFEXITED(how) || WEXITSTATUS(how) > 1)
+        fail_msg("%s %u ended the process: status %#x", how_damaged, number, (unsigned)how);
+    return WEXITSTATUS(how) == 0;
+}
+
+/* Each byte that is loaded, one bit or all of them flipped: refused, the note and its digest included. */
+static void test_each_loaded_byte(void **state)
+{
+    uint64_t at;
+    size_t size, loaded = 0;
+    unsigned char *good = take_stamped(&size, &at);
+    (void)state;
+    assert_int_equal(check_all(good, size), DV_OK);
+    for (size_t i = 0; i < size; i++) {
+        if (!is_loaded(good, i))
+            continue;
+        loaded++;
+        for (int how = 0; how < 3; how++) {
+            const unsigned char flip = (const unsigned char[]){ (unsigned char)(1u << i % 8), 0x80, 0xff }[how];
+            good[i] ^= flip;
+            if (!check_all(good, size))
+                fail_msg("byte %zu of %zu with %#x flipped is not refused", i, size, flip);
+            good[i] ^= flip;
+        }
+    }
+    assert_true(loaded > 2000);
+    assert_int_equal(check_all(good, size), DV_OK);
+    memset(good + at, 0, DV__STAMP); /* a binary that has no digest is checked as before */
+    assert_int_equal(check_all(good, size), DV_OK);
+    good[at - 24] ^= 1; /* its note is damaged all the same */
+    assert_int_equal(check_all(good, size), DV_EBINARY);
+    assert_non_null(strstr(dv_last_error(), "damaged.so: not a usable operator binary: damaged: the note"));
+    free(good);
+}
+
+/* Bytes that are not loaded: refused for what the sections say, or harmless. */
+static void test_other_bytes(void **state)
+{
+    uint64_t at;
+    size_t size;
+    unsigned char *good = take_stamped(&size, &at);
+    unsigned tried = 0, fine = 0;
+    (void)state;
+    for (size_t i = 0; i < size; i++)
+        if (!is_loaded(good, i) && (good[i] || i % 64 == 0) && (tried++ % 32 == 0 || !getenv("UNDER_QEMU"))) {
+            good[i] ^= (unsigned char)(1u << i % 8);
+            if (!check_all(good, size))
+                fine += opens(good, size, "the flip of byte", (unsigned)i);
+            good[i] ^= (unsigned char)(1u << i % 8);
+        }
+    assert_true(tried > 10 && fine > 0);
+    free(good);
+}
+
+/* Damage as disks and copies do it: flipped bits, blocks of zeros, of other content and of noise, bytes that are lost or added.
+ * What is loaded is as it was, or the binary is refused: never a signal, never an endless load. */
+static void test_damage(void **state)
+{
+    uint64_t at, random = 20261127;
+    size_t size;
+    unsigned char *good = take_stamped(&size, &at), *copy = malloc(size + 4096);
+    const unsigned runs = getenv("UNDER_QEMU") ? 100 : 2000;
+    unsigned loaded = 0;
+    (void)state;
+    for (unsigned i = 0; i < runs; i++) {
+        size_t now = size;
+        memcpy(copy, good, size);
+        memset(copy + size, 0, 4096);
+        for (unsigned n = 1 + i / 5 % 4; n; n--) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            const size_t place = (size_t)(random >> 33) % now, from = (size_t)(random >> 20) % now;
+            size_t length = 1u << (random >> 60);
+            length = place + length > now ? now - place : length;
+            switch (i % 5) {
+            case 0: copy[place] ^= (unsigned char)(1u << (random >> 61)); break;
+            case 1: memset(copy + place, 0, length); break;
+            case 2: memmove(copy + place, copy + from, from + length > now ? now - from : length); break;
+            case 3:
+                for (size_t k = 0; k < length; k++)
+                    copy[place + k] = (unsigned char)((random >> k % 57) * 31 + k);
+                break;
+            default: /* the rest of the file moves */
+                if (now - length < 64)
+                    break;
+                memmove(copy + place, copy + place + length, now - place - length);
+                now -= length;
+            }
+        }
+        const bool fine = opens(copy, now, "damage", i);
+        for (size_t k = 0; fine && k < size; k++)
+            if (is_loaded(good, k) && (k >= now || copy[k] != good[k]))
+                fail_msg("damage %u: byte %zu differs, and it was loaded", i, k);
+        loaded += fine;
+    }
+    print_message("of %u damaged binaries %u were loaded: what differs is not loaded\n", runs, loaded);
+    free(copy);
+    free(good);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_xxh64),
+        cmocka_unit_test(test_each_loaded_byte),
+        cmocka_unit_test(test_other_bytes),
+        cmocka_unit_test(test_damage),
         cmocka_unit_test(test_good),
         cmocka_unit_test(test_replaced),
         cmocka_unit_test(test_places),

@@ -297,6 +297,8 @@ bool check_is_placed(const check_tensor *t);
 double check_placed(const check_tensor *t, uint64_t seed, int64_t i);
 /* Sets the upper bound of each tensor that follows a size of the case. */
 void check_follow_spans(check_case *c);
+/* Makes a tensor of integers one of indices below a size of the case, if one is larger than what it holds. */
+void check_index_below_size(const check_case *c, size_t tensor, uint32_t turn, check_tensor *t);
 /* Makes try k of other contents for the integer tensors of a case that the kernel refused, in `out`. False: there are none. */
 bool check_contents_try(const check_op *op, const check_case *refused, uint32_t k, check_case *out);
 /* Notes that the kernel accepts the last contents that were tried: they come first the next time. */
@@ -371,6 +373,7 @@ typedef struct check_call {
     size_t deep;                /* so many bytes of the stack are filled, and how many of them change is told */
     int error;                  /* errno before the kernel */
     bool identity;              /* square matrices of real numbers are 1 on the diagonal and 0 elsewhere */
+    size_t rest_moved;          /* 1 + a tensor whose elements but the first are others; 0: none */
     double moved;               /* the elements of real numbers are changed by this relative amount, up or down */
     const check_case *contents; /* the case whose elements the tensors have, in their own types and layouts; NULL: their own */
     uint32_t flags;             /* enum dv_host_flags */
@@ -765,6 +768,11 @@ check_result *check_shared(void); /* a zeroed result in memory that children sha
 
 /* Of values: a call whose arguments share memory, as the schema allows, leaves what it leaves with copies of them (overlap.c). */
 void check_overlaps(check_job *job, const check_case *drawn);
+/* Of values: the same call in wider dtypes gives the same numbers up to rounding, and one in f64 is more precise than f32
+ * (dtypes.c). */
+void check_other_dtypes(check_job *job, const check_case *c);
+/* Of values: some result depends on each argument that may be another one, and on more than the first element (depends.c). */
+void check_dependence(check_job *job, const check_case *c);
 
 /* ---- Containment (contain.c) --------------------------------------------------------------------------------------------- */
 

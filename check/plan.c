@@ -351,7 +351,7 @@ static void add_words(planner *p, size_t slot)
     case DV_FIELD_INT:
         ADD_INTS(p, f, 1, 0, 2, -1, 3, 8, huge[0], 6);
         if (literals->read) /* perhaps a size, with factors for which a ratio is not exact */
-            ADD_INTS(p, f, 214);
+            ADD_INTS(p, f, 278);
         break;
     case DV_FIELD_FLOAT: add_floats(p, f, literals); break;
     case DV_FIELD_BOOL: new_word(p, f, DV_VALUE_BOOL), new_word(p, f, DV_VALUE_BOOL)->as.b = true; break;
@@ -428,7 +428,7 @@ static void set_list(planner *p, const check_case *c, check_value *v)
         const int64_t size = !name || name->kind == CHECK_NAME_DTYPE ? 3
             : name->kind == CHECK_NAME_RUN                           ? c->names.runs[name->at].d[i % CHECK_DIMS]
                                                                      : c->names.dims[name->at];
-        const int64_t small[] = { 0, 1, 0, -1, 2, 0 }, large[] = { size, size - 1, size / 2, size + 1, 214, size + 7 };
+        const int64_t small[] = { 0, 1, 0, -1, 2, 0 }, large[] = { size, size - 1, size / 2, size + 1, 278, size + 7 };
         const uint64_t k = check_next(&p->r) % 6;
         v->ints[i] = p->turn % 3 == 2 ? (k % 2 ? small : large)[k] : (i % 4 < 2 ? small : large)[p->turn % 3 ? k : k % 3];
     }
@@ -732,6 +732,8 @@ static void set_tensors(planner *p, const int *want, const dv_range *facts, bool
             t->layout = CHECK_SLICED;
         t->outer = t->layout && (p->turn + i) / 2 % 2;
         set_contents(p, c, contents < 0 ? 0 : contents, t);
+        if (contents == 1 && p->turn % 2 && is_index(t))
+            check_index_below_size(c, i, p->turn / 2, t);
         if (!check_is_integer(t->dtype) && mood == SCALED)
             set_scale(p, i, t);
         if (!check_is_integer(t->dtype) && (mood == SPECIAL || mood == EXTREME) &&

@@ -1,0 +1,222 @@
+/* The same call in other dtypes: what an operator without any reference can be held against. A call of bf16, f16 or f32 gives
+ * what the call of f32 or f64 with the same numbers gives, up to the rounding of the narrow type. A call of f64 is more precise
+ * than one of f32: its results follow when its arguments move by less than f32 can tell.
+ *
+ * An operator may round between its steps, and it may have jumps, where rounding chooses a side. So a difference counts only in
+ * the third case that has one, and not in a result that was seen to jump when the arguments move by the rounding of the narrow
+ * type. */
+#include <math.h>
+#include <string.h>
+
+#include "check.h"
+
+enum {
+    MAX_ELEMENTS = 1 << 14,
+    MAX_CASES = 48,     /* of a job */
+    MIN_DIFFERENT = 3,  /* cases, until it is reported */
+    MIN_MOVED = 8,      /* elements that do not follow a small move of the arguments, until it is reported */
+    UNITS = 8,          /* of the narrow type, of the largest element: the rounding of steps in between */
+    JUMP = 64,          /* such units: no rounding of the arguments explains it but a jump */
+    MAX_MAGNITUDE = 20, /* of elements: a square is no infinity in f16 */
+};
+
+static const check_row any_row = { .name = "", .index = 0 };
+
+/* The dtype that holds all numbers of this one and is more precise; itself: there is none. */
+static dv_dtype wider(dv_dtype d)
+{
+    dv_dtype wide = d;
+    if (check_is_float(d) && d.bits == 16)
+        dv_dtype_parse("f32", &wide);
+    if (dv_dtype_key(d) == DV_DTYPE_f32)
+        dv_dtype_parse("f64", &wide);
+    return wide;
+}
+
+/* True if rounding is all that makes numbers of a case differ: none is special or large, or much larger than others. */
+static bool is_mild(const check_case *c)
+{
+    bool mild = true;
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const check_tensor *t = &c->tensors[i];
+        const bool plain = t->fill == CHECK_RANDOM || t->fill == CHECK_SIMPLE || t->fill == CHECK_HALVES ||
+            t->fill == CHECK_RISING || t->fill == CHECK_ASCENDING;
+        mild &= !t->present || (check_is_integer(t->dtype) || (plain && fmax(-t->low, t->high) <= MAX_MAGNITUDE));
+        mild &= !t->present || check_numel(t) <= MAX_ELEMENTS;
+    }
+    return mild;
+}
+
+/* Makes the same case with wider dtypes, as far as the contract allows it. False: no tensor has one. *unit: of the narrowest type
+ * that was widened. */
+static bool widen(const check_op *op, const check_case *c, check_case *out, double *unit)
+{
+    bool any = false;
+    *unit = 0;
+    *out = *c;
+    for (size_t k = 0; k < op->nnames; k++)
+        if (op->names[k].kind == CHECK_NAME_DTYPE && c->names.bound[k]) {
+            dv_dtype *d = &out->names.dtypes[op->names[k].at];
+            *d = wider(*d);
+        }
+    for (size_t i = 0; i < c->nargs; i++) /* a dtype that is an argument, as of a result */
+        if (out->args[i].type == DV_VALUE_DTYPE)
+            out->args[i].as.dtype = wider(out->args[i].as.dtype);
+    if (!check_fit(op, out, c, NULL))
+        return false;
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const check_tensor *a = &c->tensors[i], *b = &out->tensors[i];
+        const bool same = dv_dtype_key(a->dtype) == dv_dtype_key(b->dtype);
+        if (a->present != b->present || a->ndim != b->ndim || memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim))
+            return false;
+        if (a->present && !same && dv_dtype_key(wider(a->dtype)) != dv_dtype_key(b->dtype))
+            return false;
+        any |= a->present && !same;
+        *unit = a->present && !same ? fmax(*unit, check_unit(a->dtype)) : *unit;
+    }
+    return any && check_accepts(op, out);
+}
+
+static bool call_and_take(
+    const check_job *job, const check_row *row, const check_case *c, const check_case *contents, double moved, check_outs *to)
+{
+    static check_call call;
+    call = (check_call){ .op = job->op, .row = row, .poison = 0xa5, .contents = contents == c ? NULL : contents, .moved = moved };
+    check_call_run(&call, c);
+    if (call.status)
+        return false;
+    check_outs_take(to, job->op, c, call.results, check_call_tensors());
+    return !to->incomplete;
+}
+
+static bool is_real(const check_out *o) { return check_is_float(o->t.dtype) && o->t.dtype.bits >= 16; }
+
+static bool same_shapes(const check_outs *a, const check_outs *b)
+{
+    bool same = a->n == b->n;
+    for (size_t k = 0; k < a->n && same; k++)
+        same = a->of[k].slot == b->of[k].slot && a->of[k].t.ndim == b->of[k].t.ndim &&
+            !memcmp(a->of[k].dims, b->of[k].dims, sizeof *a->of[k].dims * (size_t)a->of[k].t.ndim) &&
+            is_real(&a->of[k]) == is_real(&b->of[k]);
+    return same;
+}
+
+/* ---- Narrow and wide ------------------------------------------------------------------------------------------------------ */
+
+static void compare_with_wider(check_job *job, const check_case *c)
+{
+    static check_case wide;
+    static check_outs found, expected, up, down;
+    static bool jumps[CHECK_RESULTS + CHECK_TENSORS];
+    static uint32_t different;
+    char where[200];
+    double unit;
+    const uint32_t needed = job->result->cases ? MIN_DIFFERENT : 1; /* 1: it is being made smaller */
+    if (!widen(job->op, c, &wide, &unit) || !call_and_take(job, job->row, c, c, 0, &found) ||
+        !call_and_take(job, &any_row, &wide, c, 0, &expected) || !call_and_take(job, &any_row, &wide, c, unit, &up) ||
+        !call_and_take(job, &any_row, &wide, c, unit / 4, &down) || !same_shapes(&found, &expected) ||
+        !same_shapes(&expected, &up) || !same_shapes(&expected, &down))
+        return;
+    for (size_t k = 0; k < found.n; k++) {
+        const check_out *a = &found.of[k], *b = &expected.of[k];
+        const double largest = fmax(check_out_largest(a), check_out_largest(b)), last = fmax(unit, check_unit(a->t.dtype));
+        const int64_t n = dv_numel(&a->t);
+        const check_tolerance t = check_tolerance_of(job->op, c, a->t.dtype, n, true);
+        if (!is_real(a))
+            continue;
+        for (int64_t i = 0; i < n; i++) {
+            const double moved = fmax(fabs(check_out_number(&up.of[k], i, 0) - check_out_number(b, i, 0)),
+                fabs(check_out_number(&down.of[k], i, 0) - check_out_number(b, i, 0)));
+            jumps[k] |= !(moved <= JUMP * last * fmax(largest, 1));
+        }
+        for (int64_t i = 0; i < n && !jumps[k]; i++) {
+            const double x = check_out_number(a, i, 0), y = check_out_number(b, i, 0);
+            const double moved = fmax(fabs(check_out_number(&up.of[k], i, 0) - y), fabs(check_out_number(&down.of[k], i, 0) - y));
+            const double allowed = t.atol + t.rtol * fabs(y) + UNITS * last * largest + 4 * moved;
+            if ((isfinite(x) && isfinite(y) && fabs(x - y) <= allowed) || (isnan(x) && isnan(y)) || x == y)
+                continue;
+            if (!isfinite(x) && !isfinite(y) && !isnan(x) == !isnan(y))
+                continue;
+            if (++different < needed)
+                return;
+            check_out_element(job->op, a, i, where, sizeof where);
+            job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
+            check_fail(job, "other dtype",
+                "%s (%s) is %.9g, and with the same numbers in wider dtypes it is %.9g (%s); rounding explains %.3g", where,
+                dv_dtype_name(a->t.dtype), x, y, dv_dtype_name(b->t.dtype), allowed);
+            return;
+        }
+    }
+}
+
+/* ---- f64 ------------------------------------------------------------------------------------------------------------------ */
+
+/* True if all real tensors of the case are f64, and there is one. */
+static bool is_all_f64(const check_case *c)
+{
+    bool any = false;
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const check_tensor *t = &c->tensors[i];
+        if (!t->present || check_is_integer(t->dtype))
+            continue;
+        if (dv_dtype_key(t->dtype) != DV_DTYPE_f64)
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Looks for steps in f32 on the way to a result in f64: where each argument moves by 2^-34 of it, the result moves by 2^-14 of
+ * what it does when they move by 2^-20, in the same direction. A step that is rounded to f32 hides the small move, or makes it
+ * large. */
+static void look_for_f32(check_job *job, const check_case *c)
+{
+    static check_outs found, near, far;
+    static int64_t rough[CHECK_RESULTS + CHECK_TENSORS], all[CHECK_RESULTS + CHECK_TENSORS];
+    static uint32_t cases[CHECK_RESULTS + CHECK_TENSORS];
+    const bool first = job->result->cases; /* else it is being made smaller */
+    if (job->op->rtol > 0 || job->op->atol > 0 || !is_all_f64(c) || !call_and_take(job, job->row, c, c, 0, &found) ||
+        !call_and_take(job, job->row, c, c, 0x1p-34, &near) || !call_and_take(job, job->row, c, c, 0x1p-20, &far) ||
+        !same_shapes(&found, &near) || !same_shapes(&found, &far))
+        return;
+    for (size_t k = 0; k < found.n; k++) {
+        const check_out *o = &found.of[k];
+        const int64_t n = dv_dtype_key(o->t.dtype) == DV_DTYPE_f64 ? dv_numel(&o->t) : 0;
+        double most = 0;
+        int64_t now = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const double by = fabs(check_out_number(&far.of[k], i, 0) - check_out_number(o, i, 0));
+            most = isfinite(by) ? fmax(most, by) : INFINITY;
+        }
+        if (!(most > 0) || most > 0x1p-10 * check_out_largest(o)) /* it is flat, or jumps, or nearly divides by zero */
+            continue;
+        for (int64_t i = 0; i < n; i++) {
+            const double x = check_out_number(o, i, 0), by = check_out_number(&far.of[k], i, 0) - x,
+                         small = check_out_number(&near.of[k], i, 0) - x;
+            all[k] += fabs(by) > 0x1p-6 * most;
+            now += fabs(by) > 0x1p-6 * most && fabs(by - 0x1p14 * small) > 0x1p-4 * most;
+        }
+        rough[k] += now;
+        cases[k] += now > 0;
+        if (!now || (first && (rough[k] < MIN_MOVED || cases[k] < MIN_DIFFERENT || 4 * rough[k] < all[k])))
+            continue;
+        job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
+        check_fail(job, "f64 in f32",
+            "%lld elements of %s %s (f64) do not follow when each argument changes by 2^-34 of it, as they do when by 2^-20: "
+            "something is "
+            "computed in f32",
+            (long long)now, o->slot < job->op->nargs ? "argument" : "result", job->op->slots[o->slot].name);
+        return;
+    }
+}
+
+void check_other_dtypes(check_job *job, const check_case *c)
+{
+    static uint32_t cases;
+    if (job->op->random || !is_mild(c) || (job->result->cases && cases >= MAX_CASES))
+        return;
+    cases++;
+    compare_with_wider(job, c);
+    if (job->result->outcome == CHECK_PASS)
+        look_for_f32(job, c);
+}

@@ -455,6 +455,10 @@ bool check_keep_lists(const check_op *op, dv_value *results, const dv_tensor **r
 void check_outs_take(check_outs *o, const check_op *op, const check_case *c, const dv_value *results, const dv_tensor *tensors);
 /* Describe the first difference: "element [1, 2] of result 'out' is 3 and then 4"; false: equal bit for bit. */
 bool check_outs_differ(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size);
+/* The same, but of an operator tagged nondeterministic_bitwise real numbers may differ by rounding, and integers in any way: its
+ * threads may add numbers, or take places, in any order. */
+bool check_outs_disagree(
+    const check_op *op, const check_case *c, const check_outs *a, const check_outs *b, char *words, size_t size);
 /* The same, but for rounding. */
 bool check_outs_far(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size);
 double check_out_largest(const check_out *o);                     /* of the finite elements' magnitudes */

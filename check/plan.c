@@ -50,7 +50,8 @@ static const struct {
     [PAST_4096] = { "past 4096", { 4099, 4097, 8192, 6007 }, 4097, 32768 },
     [PAST_32768] = { "past 32768", { 65537, 66049, 65792, 70001 }, 32769, INT64_MAX },
 };
-static const int64_t huge[] = { INT64_C(1) << 31, INT64_C(1) << 32, -(INT64_C(1) << 32), (INT64_C(1) << 32) + 1, -3, 1000 };
+static const int64_t huge[] = { INT64_C(1) << 31, INT64_MIN, INT64_C(1) << 32, -(INT64_C(1) << 32), INT64_MAX,
+    (INT64_C(1) << 32) + 1, INT32_MIN, -3, 1000 };
 enum { HUGE_NUMBERS = sizeof huge / sizeof *huge };
 
 static bool is_member(int c, int64_t size)

@@ -209,12 +209,13 @@ static void check_pieces(check_job *job, const check_case *c, const check_outs *
     char words[300], *during = job->result->during;
     begin_own(job, CHECK_SHOW_PIECES);
     snprintf(during, sizeof job->result->during, "when its pieces run in reverse order");
-    if (run(job, c, CHECK_AT_END, in_reverse, false, &other) && check_outs_differ(job->op, first, &other, words, sizeof words))
+    if (run(job, c, CHECK_AT_END, in_reverse, false, &other) &&
+        check_outs_disagree(job->op, c, first, &other, words, sizeof words))
         check_fail(job, "order of pieces",
             "the result depends on the order in which threads take the pieces of a parallel loop: %s", words);
     snprintf(during, sizeof job->result->during, "when the row is not cut at multiples of .split");
     if (!failed(job) && job->row->split && !job->op->random && run(job, c, CHECK_AT_END, NULL, true, &other) &&
-        check_outs_differ(job->op, &other, first, words, sizeof words))
+        check_outs_disagree(job->op, c, &other, first, words, sizeof words))
         check_fail(job, "split differs",
             "the row says .split = %lld, and cut at multiples of this grain it gives another result than whole: %s",
             (long long)job->row->split, words);
@@ -232,7 +233,7 @@ static void check_at_once(check_job *job, const check_case *c, const check_outs 
     for (int threads = 2; threads <= THREADS && !failed(job); threads *= 2) {
         dv_set_threads(threads);
         snprintf(during, sizeof job->result->during, "when its pieces run on %d threads", threads);
-        if (run(job, c, CHECK_AT_END, NULL, false, &other) && check_outs_differ(job->op, first, &other, words, sizeof words))
+        if (run(job, c, CHECK_AT_END, NULL, false, &other) && check_outs_disagree(job->op, c, first, &other, words, sizeof words))
             check_fail(job, "number of threads", "on %d threads the result is not the same as on one: %s", threads, words);
     }
     dv_set_threads(1);

@@ -70,25 +70,27 @@ static void begin_steps(const dv_host *host)
     operations_begin();
 }
 
-static int64_t found; /* by the kernels of a call; -1: it cannot be said */
+static int64_t found, found_integers; /* by the kernels of a call; -1: it cannot be said */
 
 static void end_steps(const dv_host *host)
 {
     const int64_t n = operations_end();
     (void)host;
     found = n < 0 || found < 0 ? -1 : found + n;
+    found_integers += operations_of_integers();
 }
 
-/* Operations of a call; -1: it cannot be said. */
-static double count(const check_job *job, const check_case *c)
+/* Counts the operations of a call; -1: it cannot be said. *integers: multiplications of integers and their additions. */
+static double count(const check_job *job, const check_case *c, double *integers)
 {
     static check_plain p;
     if (!check_plain_make(&p, job->op, job->row, c))
         return -1;
     p.host.before_kernel = begin_steps;
     p.host.after_kernel = end_steps;
-    found = 0;
+    found = found_integers = 0;
     check_plain_call(&p);
+    *integers = (double)found_integers;
     return p.status || p.incomplete ? -1 : (double)found;
 }
 
@@ -117,10 +119,11 @@ static bool with_size(const check_job *job, const check_case *c, size_t at, int6
     return fits(job->op, out, &from) && *p == size;
 }
 
-/* Three times as long: does one grow and the other not, and are they far apart then? */
+/* True if, where a dim is three times as long, a grows and b does not, or a grows by one more power of it, and they are far apart
+ * then. */
 static bool outgrows(double a, double a3, double b, double b3)
 {
-    return a3 >= 2 * a && b3 <= 1.2 * b && a3 >= APART * fmax(b3, 1) && a3 - a >= FEWEST;
+    return a3 >= 2 * a && (b3 <= 1.2 * b || a3 * b >= 2 * a * b3) && a3 >= APART * fmax(b3, 1) && a3 - a >= FEWEST;
 }
 
 static void check_dim(check_job *job, const check_case *c, size_t at, bool again)
@@ -130,10 +133,14 @@ static void check_dim(check_job *job, const check_case *c, size_t at, bool again
     const int64_t size = again ? *check_name_size(&job->op->names[at], (check_case *)(uintptr_t)c) : LONG;
     if (size < LONG / 2 || !with_size(job, c, at, size / 3, !again, &low) || !with_size(job, c, at, size, !again, &high))
         return;
-    const double done = count(job, &low), done3 = count(job, &high);
+    double integers, integers3, done = count(job, &low, &integers), done3 = count(job, &high, &integers3);
     if (done < 0 || done3 < 0 || !cost(job->op, &low, &declared, &bytes) || !cost(job->op, &high, &declared3, &bytes))
         return;
-    const bool less = outgrows(done, done3, declared, declared3), more = done > 0 && outgrows(declared, declared3, done, done3);
+    const bool of_integers = done3 <= 0 && integers > 0 && declared3 > 0; /* those of indices are none that are declared */
+    done = of_integers ? integers : done;
+    done3 = of_integers ? integers3 : done3;
+    const bool less = outgrows(done, done3, declared, declared3),
+               more = done > 0 && outgrows(declared, declared3, fmax(done, integers), fmax(done3, integers3));
     if (!less && !more)
         return;
     check_in_hand(job, &high);

@@ -14,8 +14,10 @@ static int question(dv_operator *op, dv_value *results)
     host.after_kernel = end_steps;
     if (dv_cost(op, args, NARGS, &flops, &bytes) || dv_call(op, args, NARGS, results, NRESULTS, &host))
         return fprintf(stderr, "%s\n", dv_last_error()), 0;
-    fprintf(stderr, "flops are %g, and %lld operations are counted\n", flops, (long long)counted_operations);
-    if ((double)counted_operations >= 8 * fmax(flops, 1) || flops >= 8 * fmax((double)counted_operations, 1))
+    const double done = (double)(counted_operations > 0 ? counted_operations : counted_integers),
+                 most = fmax((double)counted_operations, (double)counted_integers);
+    fprintf(stderr, "flops are %g, and %g operations are counted\n", flops, done);
+    if (done >= 8 * fmax(flops, 1) || flops >= 8 * fmax(most, 1))
         return 1;
     return puts("the fault does not show"), 0;
 }

@@ -7,7 +7,7 @@
 #include "steps.h"
 
 enum { MOST_COUNTED = 20000 };
-static struct { int64_t operations, steps; } counted;
+static struct { int64_t operations, integers, steps; } counted; /* integers: integer multiplications and additions, at least */
 
 /* Of the map 0F: sqrt, add, mul, sub, min, div, max; comparisons and horizontal sums. */
 static bool is_arithmetic(unsigned op)
@@ -49,17 +49,57 @@ static int64_t operations_of(const uint8_t *p)
     return p[0] == 0x0f ? arithmetic(p[1], pp, 128) : 0;
 }
 
+/* Elements that a vector instruction of integers multiplies: of 16 or 32 bits; pairs of them are added by the same instruction,
+ * or a next one. 0: it multiplies none. */
+static int64_t integer_lanes(unsigned map, unsigned op, int64_t bits)
+{
+    if (map == 1 && (op == 0xf5 || op == 0xd5 || op == 0xe4 || op == 0xe5)) /* pmaddwd, pmullw, pmulhuw, pmulhw */
+        return bits / 16;
+    if (map == 1 && op == 0xf4) /* pmuludq */
+        return bits / 64;
+    if (map == 2 && (op == 0x40 || op == 0x28)) /* pmulld, pmuldq */
+        return bits / 32;
+    if (map == 2 && (op == 0x04 || op == 0x50 || op == 0x51)) /* pmaddubsw, vpdpbusd */
+        return bits / 8;
+    if (map == 2 && (op == 0x52 || op == 0x53)) /* vpdpwssd */
+        return bits / 16;
+    return 0;
+}
+
+/* Multiplications of integers, each counted twice as the addition that follows it. */
+static int64_t integers_of(const uint8_t *p)
+{
+    if (p[0] == 0xc5)
+        return 2 * integer_lanes(1, p[2], p[1] & 4 ? 256 : 128);
+    if (p[0] == 0xc4)
+        return 2 * integer_lanes(p[1] & 31, p[3], p[2] & 4 ? 256 : 128);
+    if (p[0] == 0x62)
+        return 2 * integer_lanes(p[1] & 7, p[4], (int64_t)128 << (p[3] >> 5 & 3));
+    for (; *p == 0x66 || *p == 0xf2 || *p == 0xf3; p++)
+        continue;
+    p += (*p & 0xf0) == 0x40; /* REX */
+    if (p[0] == 0x69 || p[0] == 0x6b || ((p[0] == 0xf6 || p[0] == 0xf7) && ((p[1] >> 3 & 7) == 4 || (p[1] >> 3 & 7) == 5)))
+        return 2;                     /* imul by a constant; mul, imul of one operand */
+    if (p[0] == 0x0f && p[1] == 0xaf) /* imul */
+        return 2;
+    return p[0] != 0x0f ? 0 : p[1] == 0x38 ? 2 * integer_lanes(2, p[2], 128) : 2 * integer_lanes(1, p[1], 128);
+}
+
 static bool count_instruction(const uint8_t *instruction)
 {
     counted.operations += operations_of(instruction);
+    counted.integers += integers_of(instruction);
     return ++counted.steps < MOST_COUNTED;
 }
 
 static bool operations_begin(void)
 {
-    counted.operations = counted.steps = 0;
+    counted.operations = counted.integers = counted.steps = 0;
     return steps_begin(count_instruction);
 }
+
+/* Multiplications of integers in the last count, twice each: those of indices are among them. */
+static inline int64_t operations_of_integers(void) { return counted.integers; }
 
 /* -1: not known, or there were too many instructions. */
 static int64_t operations_end(void)

@@ -720,7 +720,7 @@ static bool pieces_race(const check_job *job, const check_case *c)
     once.waits = 0;
     do {
         if (run(job, c, CHECK_AT_END, others_inside, false, &other) &&
-            check_outs_differ(job->op, &whole, &other, words, sizeof words))
+            check_outs_disagree(job->op, c, &whole, &other, words, sizeof words))
             return true;
     } while (next_instruction() && clock() - begin < MOST_STEPS);
     return false;
@@ -1262,6 +1262,19 @@ static void check_numbers_taken(check_job *job, const check_case *c)
     }
 }
 
+/* The pieces of a call's loops, which has several: in another order, inside each other, and on more threads. */
+static void look_at_pieces(check_job *job, const check_case *c, const check_outs *first, bool race)
+{
+    static int raced;
+    check_pieces(job, c, first);
+    if (!failed(job) && race && CAN_STEP && raced++ < RACED && used_elsewhere() < MOST_RACED &&
+        differs_elsewhere(job, c, pieces_race))
+        check_fail(job, "pieces race",
+            "pieces of a parallel loop share memory that they change without a lock: the result is another when the other pieces "
+            "run before an instruction of the first, or inside one that reads and writes");
+    check_at_once(job, c, first);
+}
+
 /* Of an operator with random numbers, as far as they come from dv_random(): a seed decides them, no two calls or pieces have the
  * same, and each slice has its own, whatever order they run in. */
 static void compare_random(check_job *job, const check_case *c)
@@ -1285,8 +1298,7 @@ static void compare_random(check_job *job, const check_case *c)
         check_numbers_taken(job, c);
     if (failed(job) || !settled || pieces <= 1)
         return;
-    check_pieces(job, c, &first);
-    check_at_once(job, c, &first);
+    look_at_pieces(job, c, &first, !job->op->seeded);
     job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
     if (!failed(job) && job->row->split && !has_random_numbers(job, c, &first) && run(job, c, CHECK_AT_END, NULL, true, &again) &&
         check_outs_differ(job->op, &again, &first, words, sizeof words))
@@ -1330,18 +1342,6 @@ static const char *incomplete(const check_op *op, const check_row *row)
         : NULL;
 }
 
-/* The pieces of a call's loops, which has several: in another order, inside each other, and on more threads. */
-static void look_at_pieces(check_job *job, const check_case *c, const check_outs *first)
-{
-    static int raced;
-    check_pieces(job, c, first);
-    if (!failed(job) && CAN_STEP && raced++ < RACED && used_elsewhere() < MOST_RACED && differs_elsewhere(job, c, pieces_race))
-        check_fail(job, "pieces race",
-            "pieces of a parallel loop share memory that they change without a lock: the result is another when the other pieces "
-            "run before an instruction of the first, or inside one that reads and writes");
-    check_at_once(job, c, first);
-}
-
 /* The same of the case made so large that its loops have several. */
 static void look_at_more_pieces(check_job *job, const check_case *drawn)
 {
@@ -1354,7 +1354,7 @@ static void look_at_more_pieces(check_job *job, const check_case *drawn)
     if (job->op->random)
         compare_random(job, &large);
     else if (run(job, &large, CHECK_AT_END, NULL, false, &first))
-        look_at_pieces(job, &large, &first);
+        look_at_pieces(job, &large, &first, true);
     if (!failed(job))
         check_in_hand(job, &own);
 }
@@ -1404,7 +1404,7 @@ static void attempt(check_job *job, const check_case *drawn)
     if (number && keeps_any && !failed(job))
         check_first_again(job, number, c);
     if (pieces > 1 && !failed(job))
-        look_at_pieces(job, c, &first);
+        look_at_pieces(job, c, &first, true);
     if (!failed(job) && all_random(c))
         check_parts(job, c);
     if (!failed(job) && number <= STRESSED) {

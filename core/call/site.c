@@ -18,20 +18,24 @@
 /* The contents that the text gives a tensor, as numbers of its element type: n values in the order of the indices; for n == 0 a
  * range, or one value twice. */
 typedef struct contents {
-    const dv_tensor *of;
     dv_value low, high, *values;
     size_t n;
     bool is_range;
-    struct contents *next;
 } contents;
+
+typedef struct read_tensor { /* what is read from the text */
+    dv_tensor t;
+    contents *contents; /* NULL: none are given */
+} read_tensor;
 
 struct dv_site {
     dv_operator *op; /* with a reference */
     dv__arena arena; /* everything below */
     dv_value *args;  /* all of them: converted and completed */
     size_t ntensors, nmade;
-    contents *contents;
-    dv_tensor **made; /* the tensors with memory; NULL: there are none */
+    bool is_read;        /* the tensors that are kept now were read from a text */
+    contents **contents; /* of each tensor, in order, or NULL; NULL: the site was made from values */
+    dv_tensor **made;    /* the tensors with memory; NULL: there are none */
 };
 
 static const char *const formats[] = { "contiguous_format", "preserve_format", "channels_last", "channels_last_3d" };
@@ -137,24 +141,42 @@ static int keep_tensor(dv__arena *arena, const dv_tensor *t, const dv_tensor **o
     return DV_OK;
 }
 
-static contents *contents_of(const dv_site *s, const dv_tensor *t)
+/* Makes room for element n of a list in the arena, whose elements so far are at *data. */
+static int grow_list(dv__arena *arena, const void **data, size_t n, size_t size)
 {
-    contents *c = s->contents;
-    while (c && c->of != t)
-        c = c->next;
-    return c;
+    if (n && (n & (n - 1))) /* no power of two: it has room */
+        return DV_OK;
+    void *grown = dv__arena_alloc(arena, (n ? 2 * n : 1) * size);
+    if (!grown)
+        return DV_ENOMEM;
+    if (n)
+        memcpy(grown, *data, n * size);
+    *data = grown;
+    return DV_OK;
+}
+
+static int keep_contents(dv_site *s, const dv_tensor *from)
+{
+    const void *all = s->contents;
+    if (!s->is_read)
+        return DV_OK;
+    const int status = grow_list(&s->arena, &all, s->ntensors, sizeof *s->contents);
+    if (!status) {
+        s->contents = (contents **)(uintptr_t)all;
+        s->contents[s->ntensors] = ((const read_tensor *)(const void *)from)->contents;
+    }
+    return status;
 }
 
 static int keep(dv_site *s, const dv_value *from, dv_value *to)
 {
     *to = *from;
     if (from->type == DV_VALUE_TENSOR) {
-        contents *c = contents_of(s, from->as.tensor);
-        const int status = keep_tensor(&s->arena, from->as.tensor, &to->as.tensor);
-        if (c)
-            c->of = to->as.tensor;
+        const int status = keep_contents(s, from->as.tensor);
+        if (status)
+            return status;
         s->ntensors++;
-        return status;
+        return keep_tensor(&s->arena, from->as.tensor, &to->as.tensor);
     }
     if (from->type == DV_VALUE_STRING) {
         to->as.s.data = dv__arena_strndup(&s->arena, from->as.s.size ? from->as.s.data : "", from->as.s.size);
@@ -296,7 +318,7 @@ static void fill_elements(const dv_tensor *t, const contents *c, uint64_t seed)
 
 static int alloc_tensor(dv_site *s, const dv_tensor **t)
 {
-    contents *c = contents_of(s, *t);
+    const contents *c = s->contents ? s->contents[s->nmade] : NULL;
     dv_tensor **made = &s->made[s->nmade];
     if ((*t)->device.type != DV_CPU)
         return dv_fail(DV_EDEVICE, "%s: a call site allocates tensors on the CPU, this one is on %s", s->op->name,
@@ -306,8 +328,6 @@ static int alloc_tensor(dv_site *s, const dv_tensor **t)
         return dv__fail_in(status, "%s", s->op->name);
     fill_elements(*made, c, s->nmade++);
     *t = *made;
-    if (c)
-        c->of = *made;
     return DV_OK;
 }
 
@@ -338,27 +358,28 @@ static void print_sizes(dv__text *to, int32_t n, const int64_t *sizes)
     dv__text_puts(to, "]");
 }
 
-static void print_value(dv__text *to, const dv_site *s, const dv_value *v);
+/* s, number: the site, and how many tensors were printed before. */
+static void print_value(dv__text *to, const dv_site *s, size_t *number, const dv_value *v);
 
-static void print_contents(dv__text *to, const dv_site *s, const contents *c)
+static void print_contents(dv__text *to, const contents *c)
 {
     dv__text_puts(to, c->n ? " = [" : " = ");
     for (size_t i = 0; i < c->n; i++) {
         dv__text_puts(to, i ? ", " : "");
-        print_value(to, s, &c->values[i]);
+        print_value(to, NULL, NULL, &c->values[i]);
     }
     if (!c->n)
-        print_value(to, s, &c->low);
+        print_value(to, NULL, NULL, &c->low);
     if (!c->n && c->is_range) {
         dv__text_puts(to, "..");
-        print_value(to, s, &c->high);
+        print_value(to, NULL, NULL, &c->high);
     }
     dv__text_puts(to, c->n ? "]" : "");
 }
 
-static void print_tensor(dv__text *to, const dv_site *s, const dv_tensor *t)
+static void print_tensor(dv__text *to, const dv_site *s, size_t number, const dv_tensor *t)
 {
-    const contents *c = contents_of(s, t);
+    const contents *c = s->contents ? s->contents[number] : NULL;
     dv__text_puts(to, dv_dtype_name(t->dtype));
     print_sizes(to, t->ndim, t->shape);
     int64_t step = 1;
@@ -372,7 +393,7 @@ static void print_tensor(dv__text *to, const dv_site *s, const dv_tensor *t)
     if (t->device.type != DV_CPU || t->device.id)
         dv__text_add(to, " : %s:%d", dv_device_name(t->device.type), (int)t->device.id);
     if (c)
-        print_contents(to, s, c);
+        print_contents(to, c);
 }
 
 /* The shortest text that reads back to the same value, and never that of an integer. */
@@ -402,10 +423,10 @@ static void print_string(dv__text *to, dv_string s)
     dv__text_puts(to, "\"");
 }
 
-static void print_value(dv__text *to, const dv_site *s, const dv_value *v)
+static void print_value(dv__text *to, const dv_site *s, size_t *number, const dv_value *v)
 {
     switch (v->type) {
-    case DV_VALUE_TENSOR: print_tensor(to, s, v->as.tensor); return;
+    case DV_VALUE_TENSOR: print_tensor(to, s, (*number)++, v->as.tensor); return;
     case DV_VALUE_INT: dv__text_add(to, "%lld", (long long)v->as.i); return;
     case DV_VALUE_FLOAT: print_float(to, v->as.f); return;
     case DV_VALUE_BOOL: dv__text_puts(to, v->as.b ? "true" : "false"); return;
@@ -435,7 +456,7 @@ static void print_value(dv__text *to, const dv_site *s, const dv_value *v)
     for (size_t i = 0; i < v->as.ints.size; i++) {
         const dv_value one = element(v, i);
         dv__text_puts(to, i ? ", " : "");
-        print_value(to, s, &one);
+        print_value(to, s, number, &one);
     }
     dv__text_puts(to, "]");
 }
@@ -443,13 +464,14 @@ static void print_value(dv__text *to, const dv_site *s, const dv_value *v)
 int dv_site_print(const dv_site *s, char **out)
 {
     dv__text to = { 0 };
+    size_t number = 0;
     DV__REQUIRE(out, "place for the result");
     *out = NULL;
     DV__REQUIRE(s, "call site");
     dv__text_add(&to, "%s(", s->op->name);
     for (size_t i = 0; i < s->op->plan->nargs; i++) {
         dv__text_add(&to, "%s%s=", i ? ", " : "", s->op->schema->args[i].name);
-        print_value(&to, s, &s->args[i]);
+        print_value(&to, s, &number, &s->args[i]);
     }
     dv__text_puts(&to, ")");
     return dv__text_take(&to, out);
@@ -517,20 +539,6 @@ static int read_separator(reader *r, size_t i, char closing, bool *ended)
     const bool comma = i && take(r, ',');
     *ended = take(r, closing);
     return *ended || !i || comma ? DV_OK : wrong(r, closing == ']' ? "',' or ']'" : "',' or ')'");
-}
-
-/* Makes room for element n of a list in the arena, whose elements so far are at *data. */
-static int grow_list(reader *r, const void **data, size_t n, size_t size)
-{
-    if (n && (n & (n - 1))) /* no power of two: it has room */
-        return DV_OK;
-    void *grown = dv__arena_alloc(&r->site->arena, (n ? 2 * n : 1) * size);
-    if (!grown)
-        return DV_ENOMEM;
-    if (n)
-        memcpy(grown, *data, n * size);
-    *data = grown;
-    return DV_OK;
 }
 
 static int read_sizes(reader *r, int64_t *out, int32_t *n)
@@ -616,7 +624,10 @@ static int read_number(reader *r, dv_value *out)
         return DV_OK;
     }
     *out = dv_from_float(re);
-    if (strcspn(begin, ".eEinxX") >= (size_t)(r->p - begin)) {
+    bool whole = true;
+    for (const char *at = begin; at < r->p; at++)
+        whole = whole && !strchr(".eEinxX", *at);
+    if (whole) {
         int64_t i;
         r->p = begin;
         if (!(status = read_int(r, &i, "an integer of 64 bits")))
@@ -672,20 +683,18 @@ static int read_element(reader *r, dv_dtype t, bool is_end, dv_value *out)
 }
 
 /* After "=": "3", "0..8", "[1, 2, 3]". */
-static int read_contents(reader *r, const dv_tensor *t)
+static int read_contents(reader *r, const dv_tensor *t, contents **out)
 {
     contents *c = DV__ARENA_NEW(&r->site->arena, contents);
     int status;
     if (!c)
         return DV_ENOMEM;
-    c->of = t;
-    c->next = r->site->contents;
-    r->site->contents = c;
+    *out = c;
     const char closing = take_opening(r);
     for (bool ended = false; closing && !ended;) {
         const void *values = c->values;
         if ((status = read_separator(r, c->n, closing, &ended)) ||
-            (!ended && (status = grow_list(r, &values, c->n, sizeof *c->values))))
+            (!ended && (status = grow_list(&r->site->arena, &values, c->n, sizeof *c->values))))
             return status;
         c->values = (dv_value *)(uintptr_t)values;
         if (!ended && (status = read_element(r, t->dtype, false, &c->values[c->n++])))
@@ -708,9 +717,10 @@ static int read_contents(reader *r, const dv_tensor *t)
     return above && !complex ? DV_OK : wrong(r, "a range of real numbers that ends above its beginning");
 }
 
-static int read_tensor(reader *r, dv_value *out)
+static int read_one_tensor(reader *r, dv_value *out)
 {
-    dv_tensor *t = DV__ARENA_NEW(&r->site->arena, dv_tensor);
+    read_tensor *x = DV__ARENA_NEW(&r->site->arena, read_tensor);
+    dv_tensor *t = x ? &x->t : NULL;
     int64_t *dims = DV__ARENA_ARRAY(&r->site->arena, int64_t, 2 * DV_MAX_NDIM);
     dv_dtype dtype;
     dv_device device = { DV_CPU, 0 };
@@ -730,7 +740,7 @@ static int read_tensor(reader *r, dv_value *out)
     if (status)
         return dv__fail_in(status, "%s: argument '%s'", r->op->name, r->argument);
     *out = dv_from_tensor(t);
-    return take(r, '=') ? read_contents(r, t) : DV_OK;
+    return take(r, '=') ? read_contents(r, t, &x->contents) : DV_OK;
 }
 
 static int hex(char c) { return isdigit((unsigned char)c) ? c - '0' : isxdigit((unsigned char)c) ? (c | 32) - 'a' + 10 : -1; }
@@ -788,7 +798,7 @@ static int read_value(reader *r, uint32_t type, dv_value *out)
     *out = dv_none();
     int status = DV_OK;
     switch (type) {
-    case DV_VALUE_TENSOR: return read_tensor(r, out);
+    case DV_VALUE_TENSOR: return read_one_tensor(r, out);
     case DV_VALUE_STRING: return read_string(r, out);
     case DV_VALUE_DTYPE: status = read_dtype(r, &out->as.dtype); break;
     case DV_VALUE_DEVICE: status = read_device(r, &out->as.device); break;
@@ -826,7 +836,7 @@ static int read_list(reader *r, uint32_t type, bool optional, dv_value *out)
         bool ended = false;
         const void *data = out->as.ints.data;
         int status = read_separator(r, out->as.ints.size, closing, &ended);
-        if (status || ended || (status = grow_list(r, &data, out->as.ints.size, element_size(type))))
+        if (status || ended || (status = grow_list(&r->site->arena, &data, out->as.ints.size, element_size(type))))
             return status;
         out->as.ints.data = data;
         begin = r->p;
@@ -919,6 +929,7 @@ static int parse(reader *r, dv_operator *op, dv_site **out)
         return DV_ENOMEM;
     dv_value *args = DV__ARENA_ARRAY(&r->site->arena, dv_value, op->plan->nargs + 1);
     int status = args ? read_arguments(r, args) : DV_ENOMEM;
+    r->site->is_read = true;
     if (!status)
         status = fill(r->site, args, op->plan->nargs);
     return finish(status, r->site, out);

@@ -484,6 +484,7 @@ static int parse_named(struct parser *p)
 /* T in f32 f64 bf16 */
 static int parse_allowed(struct parser *p)
 {
+    enum { MAX_DTYPES = 64 }; /* as a kernel has: more than there are */
     dv__contract *c = p->c;
     const char *name, *at = p->lx.token.start;
     int status = copy_word(p, &name);
@@ -499,6 +500,9 @@ static int parse_allowed(struct parser *p)
         if (!dv__dtype_lookup(word, &key))
             return fail(p, p->lx.token.start, "expected a dtype such as f32, found '%s'%s", word,
                 dv__dtype_hint(word, hint, sizeof hint));
+        if (n == MAX_DTYPES)
+            return dv__fail_at(
+                DV_ELIMIT, c->text, p->lx.token.start, "more than %d dtypes for the variable '%s'", MAX_DTYPES, name);
         status = dv__contract_grow(c, &keys, n, sizeof *keys);
         if (status)
             return status;

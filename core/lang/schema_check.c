@@ -110,7 +110,11 @@ static int check_argument(const dv__schema *s, const dv__argument *a, bool is_re
 
 int dv__schema_validate(const dv__schema *s)
 {
+    enum { MAX_SLOTS = 1024 }; /* the checks compare each name with all others */
     int status;
+    if (s->nargs > MAX_SLOTS || s->nreturns > MAX_SLOTS)
+        return dv_fail(DV_ELIMIT, "schema of %s: an operator has at most %d arguments and %d returns, found %zu and %zu", s->name,
+            MAX_SLOTS, MAX_SLOTS, s->nargs, s->nreturns);
     if (s->vararg || s->varret)
         return dv_fail(DV_ESCHEMA, "schema of %s: '...' is for PyTorch's own primitives", s->name);
     if (s->stars > 1)

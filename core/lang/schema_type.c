@@ -154,11 +154,14 @@ bool dv__type_is_subtype(const dv__type *sub, const dv__type *super)
  * the last comes first, as its hash set gives it for up to two names. */
 static int parse_set(dv__lexer *lx, dv__arena *arena, const char *const **names, size_t *n)
 {
+    enum { MAX_NAMES = 64 };
     dv__vec v = { 0 };
     bool wildcard = false;
     int bars = 0;
     do {
         const char *name = NULL;
+        if (v.n == MAX_NAMES)
+            return dv__fail_at(DV_ELIMIT, lx->text, lx->token.start, "an alias set of more than %d names", MAX_NAMES);
         bars -= bars != 0;
         if (!bars && dv__lexer_accept(lx, "*")) {
             wildcard = true;

@@ -72,6 +72,8 @@ static bool is_name(const char *s, size_t n)
     return n && colons <= 1;
 }
 
+enum { MAX_WORDS = 4096 }; /* each is compared with all others */
+
 static int add_name(policy *p, const char *s, size_t n)
 {
     if (!is_name(s + 1, n - 1))
@@ -82,6 +84,9 @@ static int add_name(policy *p, const char *s, size_t n)
                 return DV_OK;
             return dv_fail(DV_EINVAL, "policy: both +%s and -%s", p->words[i].name, p->words[i].name);
         }
+    if (p->n == MAX_WORDS)
+        return dv_fail(
+            DV_ELIMIT, "policy: more than %d names of operators, the first one too many is '%.*s'", MAX_WORDS, (int)n, s);
     word *grown = dv__realloc(p->words, (p->n + 1) * sizeof *grown);
     if (!grown)
         return DV_ENOMEM;

@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-enum { SECONDS = 4, MOST_SPECIAL = 40, MOST_RANDOM = 3, SURE = 3 };
+enum { SECONDS = 4, MOST_SPECIAL = 40, MOST_RANDOM = 3, SURE = 3, MIN_SIZES = 4 /* 0 to 3, each of which is tried */ };
 
 typedef struct shrinker {
     check_job *job;
@@ -64,17 +64,21 @@ static bool fitted(shrinker *s)
     return !s->best.broken && check_fit(s->job->op, &s->next, &s->best, NULL) && keep_with_contents(s);
 }
 
-/* A size to smaller ones. at is in s->next. */
+/* Makes a size smaller: to one of the smallest, else by steps of a half, a quarter, and so on down to 1, as a search for the
+ * least size that fails. `at` is the size in s->next, in_best the same in s->best. */
 static void smaller_size(shrinker *s, int64_t *at, const int64_t *in_best, bool (*take)(shrinker *))
 {
-    const int64_t tries[] = { 0, 1, 2, 3, *in_best / 2, *in_best - 1 };
-    for (size_t k = 0; k < sizeof tries / sizeof *tries; k++) {
+    for (int64_t to = 0; to < MIN_SIZES && to < *in_best; to++) {
         s->next = s->best;
-        if (tries[k] >= *in_best || tries[k] < 0)
-            continue;
-        *at = tries[k];
+        *at = to;
         if (take(s))
             return;
+    }
+    for (int64_t step = *in_best / 2; step > 0; step /= 2) {
+        s->next = s->best;
+        *at = *in_best - step;
+        if (*at >= MIN_SIZES)
+            take(s);
     }
 }
 
@@ -95,8 +99,22 @@ static void smaller_dims(shrinker *s)
     }
 }
 
-/* Change one size everywhere it occurs, in shapes and numbers: this keeps equal sizes equal without a contract, or across names.
- */
+/* Replaces one size everywhere it occurs, in shapes and numbers: this keeps equal sizes equal without a contract, or across
+ * names. True: the case still fails. */
+static bool replace_size(shrinker *s, int64_t from, int64_t to)
+{
+    s->next = s->best;
+    for (size_t i = 0; i < s->next.ntensors; i++)
+        for (int32_t d = 0; d < s->next.tensors[i].ndim; d++)
+            if (s->next.tensors[i].shape[d] == from)
+                s->next.tensors[i].shape[d] = to;
+    for (size_t a = 0; a < s->next.nargs; a++)
+        if (s->next.args[a].type == DV_VALUE_INT && s->next.args[a].as.i == from)
+            s->next.args[a].as.i = to;
+    return keep_with_contents(s);
+}
+
+/* The same steps as smaller_size() for each size of the case. */
 static void smaller_everywhere(shrinker *s)
 {
     int64_t values[64];
@@ -105,21 +123,12 @@ static void smaller_everywhere(shrinker *s)
         for (int32_t d = 0; d < s->best.tensors[i].ndim && s->best.tensors[i].present && n < 64; d++)
             values[n++] = s->best.tensors[i].shape[d];
     for (size_t k = 0; k < n; k++) {
-        const int64_t tries[] = { 0, 1, 2, values[k] / 2, values[k] - 1 };
-        for (size_t t = 0; t < sizeof tries / sizeof *tries; t++) {
-            s->next = s->best;
-            if (tries[t] < 0 || tries[t] >= values[k])
-                continue;
-            for (size_t i = 0; i < s->next.ntensors; i++)
-                for (int32_t d = 0; d < s->next.tensors[i].ndim; d++)
-                    if (s->next.tensors[i].shape[d] == values[k])
-                        s->next.tensors[i].shape[d] = tries[t];
-            for (size_t a = 0; a < s->next.nargs; a++)
-                if (s->next.args[a].type == DV_VALUE_INT && s->next.args[a].as.i == values[k])
-                    s->next.args[a].as.i = tries[t];
-            if (keep_with_contents(s))
-                break;
-        }
+        int64_t to = 0, value = values[k];
+        while (to < MIN_SIZES && to < value && !replace_size(s, value, to))
+            to++;
+        for (int64_t step = to < MIN_SIZES ? 0 : value / 2; step > 0; step /= 2)
+            if (value - step >= MIN_SIZES && replace_size(s, value, value - step))
+                value -= step;
     }
 }
 

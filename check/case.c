@@ -1,12 +1,19 @@
 /* Cases: layouts, contents, descriptions, and the values for dv_call(). */
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "check.h"
 
-enum { UNTOUCHABLE = 1 << 30, MOST_APART = 8, MOST_SLICED = 4 /* dims */, LOWEST_BINADE = -8 };
+enum {
+    UNTOUCHABLE = 1 << 30,
+    PRINTED = 4 /* elements of a tensor that a report lists */,
+    MOST_APART = 8,
+    MOST_SLICED = 4 /* dims */,
+    LOWEST_BINADE = -8
+};
 
 uint64_t check_next(check_random *r)
 {
@@ -262,30 +269,87 @@ void check_print_number(double x, const void *data, int64_t i, dv_dtype dtype, i
         snprintf(out, size, "%.*g", check_is_integer(dtype) ? 17 : digits, x);
 }
 
-/* Of few elements; false: nothing. */
-static bool print_elements(const check_tensor *t, uint64_t seed, FILE *to)
+/* The contents of a tensor, contiguous but for an expanded dim, with their strides in elements. The caller frees them. NULL: no
+ * elements, more than MAX_PRINTED bytes, numbers that check_get() does not read, or out of memory. */
+static void *new_contents(const check_tensor *t, uint64_t seed, int64_t *strides)
 {
-    enum { FEW = 4 };
-    double memory[FEW] = { 0 };
+    enum { MAX_PRINTED = 1 << 24 };
     check_tensor plain = *t;
-    int64_t low, high, strides[CHECK_DIMS], index[CHECK_DIMS] = { 0 };
-    char number[40];
-    const int64_t n = check_numel(t);
-    if (n < 1 || n > FEW || t->dtype.bits < 8 || t->dtype.code == 5)
-        return false;
+    int64_t low, high;
+    const int64_t n = check_numel(t), bytes = dv_dtype_bytes(t->dtype, n);
+    if (n < 1 || t->dtype.bits < 8 || t->dtype.code == 5 || bytes > MAX_PRINTED)
+        return NULL;
     plain.layout = t->layout == CHECK_EXPANDED ? t->layout : CHECK_CONTIGUOUS; /* which changes what the elements are */
     check_strides(&plain, strides, &low, &high);
-    check_fill_tensor(&plain, seed, memory, strides);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at = 0;
-        for (int32_t d = 0; d < t->ndim; d++)
-            at += index[d] * strides[d];
+    void *memory = calloc(1, (size_t)bytes);
+    if (memory)
+        check_fill_tensor(&plain, seed, memory, strides);
+    return memory;
+}
+
+/* Where an element lies, in elements from the first. `element` counts them in the order of their indices. */
+static int64_t position_of(const check_tensor *t, const int64_t *strides, int64_t element)
+{
+    int64_t at = 0;
+    for (int32_t d = t->ndim; d-- > 0; element /= t->shape[d])
+        at += element % t->shape[d] * strides[d];
+    return at;
+}
+
+bool check_element_print(const check_case *c, size_t tensor, int64_t element, char *out, size_t size)
+{
+    const check_tensor *t = &c->tensors[tensor];
+    int64_t strides[CHECK_DIMS];
+    void *memory = check_numel(t) > PRINTED ? new_contents(t, c->seed + tensor, strides) : NULL;
+    if (memory) {
+        const int64_t at = position_of(t, strides, element);
+        check_print_number(check_get(memory, at, t->dtype), memory, at, t->dtype, 9, out, size);
+    }
+    free(memory);
+    return memory != NULL;
+}
+
+/* Prints all elements of a tensor of few. False: it has more. */
+static bool print_elements(const check_tensor *t, uint64_t seed, FILE *to)
+{
+    int64_t strides[CHECK_DIMS];
+    char number[40];
+    const int64_t n = check_numel(t);
+    void *memory = n <= PRINTED ? new_contents(t, seed, strides) : NULL;
+    for (int64_t i = 0; memory && i < n; i++) {
+        const int64_t at = position_of(t, strides, i);
         check_print_number(check_get(memory, at, t->dtype), memory, at, t->dtype, 6, number, sizeof number);
         fprintf(to, "%s%s", i ? ", " : " {", number);
-        for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
-            index[d] = 0;
     }
-    return fputs("}", to) >= 0;
+    free(memory);
+    return memory && fputs("}", to) >= 0;
+}
+
+/* Prints where a larger tensor has NaN or an infinity, as these are often the cause: " with NaN at [0, 3] and in 2 more". */
+static void print_special(const check_tensor *t, uint64_t seed, FILE *to)
+{
+    static const char *const names[] = { "NaN", "inf", "-inf" };
+    int64_t strides[CHECK_DIMS], first[3], count[3] = { 0 };
+    char index[200];
+    const int64_t n = check_numel(t);
+    void *memory = check_is_float(t->dtype) ? new_contents(t, seed, strides) : NULL;
+    for (int64_t i = 0; memory && i < n; i++) {
+        const double x = check_get(memory, position_of(t, strides, i), t->dtype);
+        const int kind = isnan(x) ? 0 : isinf(x) ? (x > 0 ? 1 : 2) : -1;
+        if (kind >= 0 && !count[kind]++)
+            first[kind] = i;
+    }
+    free(memory);
+    const char *separator = " with";
+    for (int kind = 0; kind < 3; kind++) {
+        if (!count[kind])
+            continue;
+        check_index_print(t->ndim, t->shape, first[kind], index, sizeof index);
+        fprintf(to, "%s %s at [%s]", separator, names[kind], index);
+        if (count[kind] > 1)
+            fprintf(to, " and at %lld more", (long long)count[kind] - 1);
+        separator = ",";
+    }
 }
 
 static void print_tensor(const check_tensor *t, uint64_t seed, FILE *to)
@@ -303,6 +367,7 @@ static void print_tensor(const check_tensor *t, uint64_t seed, FILE *to)
         fprintf(to, " (%s)", layouts[t->layout]);
     if (print_elements(t, seed, to))
         return;
+    print_special(t, seed, to);
     if (check_is_integer(t->dtype) && check_numel(t) && t->low == t->high && t->fill != CHECK_COUNTED) /* exact: both are whole */
         fprintf(to, " of %lld", (long long)t->low);
     else if (t->fill == CHECK_LAST && check_numel(t))

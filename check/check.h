@@ -153,7 +153,10 @@ struct check_op;
 /* x, which is element i of data (a part of it, of complex numbers): integers with all digits. */
 void check_print_number(double x, const void *data, int64_t i, dv_dtype dtype, int digits, char *out, size_t size);
 void check_case_print(const struct check_op *op, const check_case *c, FILE *to); /* "x: f32[3, 4], dim: 1" */
-int64_t check_case_largest(const check_case *c);                                 /* elements of the largest tensor */
+/* The element of a tensor as text: "NaN". `element` counts them in the order of their indices. False: the report prints all
+ * elements of this tensor, which has few, or they cannot be printed. */
+bool check_element_print(const check_case *c, size_t tensor, int64_t element, char *out, size_t size);
+int64_t check_case_largest(const check_case *c); /* elements of the largest tensor */
 bool check_arguments_apart(const check_case *c); /* arguments that end at guard pages are aligned no better than their elements */
 
 /* "result 'out'", "result 0"; "2, 0, 1", the index of an element of a tensor with this shape. */

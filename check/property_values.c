@@ -329,6 +329,27 @@ static bool has_special(const check_case *c)
     return false;
 }
 
+/* Appends the elements at the same place of the arguments that have the result's shape: " (there gate is 3, up is NaN)". */
+static void append_arguments(const comparison *m, const kept_tensor *t, int64_t element, char *out, size_t size)
+{
+    size_t n = strlen(out);
+    const char *separator = " (there ";
+    for (size_t i = 0; i < m->c->ntensors; i++) {
+        const check_tensor *a = &m->c->tensors[i];
+        char number[40];
+        if (!a->present || a->ndim != t->ndim || memcmp(a->shape, t->shape, sizeof *a->shape * (size_t)t->ndim) ||
+            !check_element_print(m->c, i, element, number, sizeof number))
+            continue;
+        n += (size_t)snprintf(
+            out + n, size - n, "%s%s is %s", separator, m->job->op->slots[check_tensor_argument(m->c, i)].name, number);
+        if (n >= size)
+            return;
+        separator = ", ";
+    }
+    if (*separator == ',')
+        snprintf(out + n, size - n, ")");
+}
+
 /* Element i (of complex numbers: a part of one) of tensor k. */
 static void tell(const comparison *m, size_t k, int64_t i, int parts, double found, double expected, const char *kind,
     const check_tolerance *tolerance, double allowed, difference *out)
@@ -347,6 +368,7 @@ static void tell(const comparison *m, size_t k, int64_t i, int parts, double fou
             : i % 2 ? " (imaginary)"
                     : " (real)",
         by->index > 0 ? "row " : "", by->name, b, limit);
+    append_arguments(m, t, i / parts, out->message, sizeof out->message);
     out->kind = kind;
     out->rtol = check_is_integer(t->dtype)
         ? -1

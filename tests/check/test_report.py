@@ -72,6 +72,37 @@ def test_few_elements_are_printed(check):
     assert re.search(r"x: f32\[1\] \{-[12]\d\d", report["results"][0]["case"]), report["results"][0]
 
 
+AT_A_PLACE = """
+#include <dovetail_op.h>
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int f_any(dv_context *ctx, const struct f *a)
+{
+    const float *x = a->x->data;
+    float *out = a->out->data;
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->out); i < n; i++)
+        out[i] = WRONG ? 0 : x[i] != x[i] || x[i] > 0 ? x[i] : 0;
+    return DV_OK;
+}
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[m n]:f32 -> out[m n]:f32", .native = "relu(x)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f_any)));
+DV_LIBRARY(at_a_place, &dv_op_f);
+"""
+
+
+@pytest.mark.parametrize("wrong, least, case, message", [
+    ("i >= 5 && x[i] != x[i]", 6, r" with NaN at \[\d, \d\]", r"gives NaN \(there x is NaN\)"),
+    ("i > 2345", 2346, "( |$)", r"\(there x is \d[\d.e-]*\)$")])
+def test_the_smallest_size_and_what_is_there_are_named(check, tmp_path, wrong, least, case, message):
+    """Of tensors too large to be listed: where they have NaN, and the argument's element beside the wrong one."""
+    (tmp_path / "f.c").write_text(AT_A_PLACE.replace("WRONG", f"({wrong})"))
+    result, = check(tmp_path / "f.c", "--only", "values")["results"]
+    found = re.match(r"x: f32\[(\d+), (\d+)\]" + case, result["case"])
+    assert found and re.search(message, result["message"]), result
+    m, n = map(int, found.groups())
+    assert least <= m * n < least + min(m, n), "a dim one smaller has no such element"
+
+
 IMPOSSIBLE = """
 #include <dovetail_op.h>
 struct f { const dv_tensor *x; dv_tensor *out; };

@@ -178,9 +178,12 @@ typedef struct cli_temp {
 int cli_temp_make(const char *folder, cli_temp *out);
 void cli_temp_remove(cli_temp *t);
 int cli_open_folder(const char *folder); /* a descriptor for names in it, or -1 with errno set; "": the current folder */
+int cli_copy(int from, int to);          /* copy all bytes from one open file to another; 0 or errno */
 /* Put a copy of an open file, with its mode, in place of a name in an open folder, in one step: never half of it. A link of that
  * name is replaced, not followed. 0 or errno. */
 int cli_replace(int from, int folder, const char *name);
+/* Write a file completely or not at all, in a folder that others may write to as well. 0 or errno. */
+int cli_write_file(const char *path, const char *data, size_t size);
 
 /* ---- The digest in a binary (stamp.c) ------------------------------------------------------------------------------------ */
 

@@ -323,39 +323,51 @@ static int check_only(const cli_args *args, const char *only)
     return CLI_OK;
 }
 
+/* Writes what was collected in a stream of open_memstream(), which is closed. */
+static int write_text(const char *path, FILE *to, char **text, size_t *size)
+{
+    const bool lost = ferror(to);
+    const int error = fclose(to) || lost ? ENOMEM : cli_write_file(path, *text, *size);
+    free(*text);
+    return error ? cli_fail("cannot write '%s': %s", path, strerror(error)) : CLI_OK;
+}
+
 /* A file for each failure: FOLDER/operator.property.row.c and .py. */
 static int write_repros(const char *folder, const check_job *jobs, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    int status = CLI_OK;
+    for (size_t i = 0; i < n && !status; i++) {
         if (!check_repro_possible(&jobs[i]))
             continue;
         char *name = check_repro_name(&jobs[i]);
-        for (int python = 0; python < 2; python++) {
-            char *path = cli_format("%s/%s.%s", folder, name, python ? "py" : "c");
-            FILE *to = fopen(path, "w");
-            if (!to)
-                return cli_fail("cannot write '%s': %s", path, strerror(errno));
-            const bool said = python ? check_repro_python(&jobs[i], to) : check_repro_c(&jobs[i], to);
-            const bool lost = ferror(to);
-            if (fclose(to) || lost)
-                return cli_fail("cannot write '%s': %s", path, strerror(errno));
-            if (!said)
-                unlink(path);
+        for (int python = 0; python < 2 && !status; python++) {
+            char *path = cli_format("%s/%s.%s", folder, name, python ? "py" : "c"), *text = NULL;
+            size_t size = 0;
+            FILE *to = open_memstream(&text, &size);
+            if (!to) {
+                status = cli_fail("cannot write '%s': %s", path, strerror(ENOMEM));
+            } else if (python ? check_repro_python(&jobs[i], to) : check_repro_c(&jobs[i], to)) {
+                status = write_text(path, to, &text, &size);
+            } else {
+                fclose(to);
+                free(text);
+            }
             free(path);
         }
         free(name);
     }
-    return CLI_OK;
+    return status;
 }
 
 static int write_junit(const char *path, const targets *t, const check_job *jobs, size_t n)
 {
-    FILE *to = fopen(path, "w");
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
     if (!to)
-        return cli_fail("cannot write '%s': %s", path, strerror(errno));
+        return cli_fail("cannot write '%s': %s", path, strerror(ENOMEM));
     check_report_junit(t->ops, t->n, jobs, n, to);
-    const bool lost = ferror(to);
-    return fclose(to) || lost ? cli_fail("cannot write '%s': %s", path, strerror(errno)) : CLI_OK;
+    return write_text(path, to, &text, &size);
 }
 
 /* ---- PyTorch ------------------------------------------------------------------------------------------------------------- */

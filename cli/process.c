@@ -17,6 +17,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -517,22 +518,29 @@ void cli_temp_remove(cli_temp *t)
     *t = (cli_temp){ NULL, -1, -1 };
 }
 
-/* Copies all bytes from one file to another; 0 or errno. */
-static int copy_bytes(int from, int to)
+/* Writes all bytes; 0 or errno. */
+static int write_bytes(int fd, const char *data, size_t size)
+{
+    while (size) {
+        const ssize_t n = write(fd, data, size);
+        if (n < 0 && errno != EINTR)
+            return errno;
+        data += n > 0 ? n : 0;
+        size -= n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+int cli_copy(int from, int to)
 {
     char buffer[1 << 16];
     for (;;) {
         const ssize_t n = read(from, buffer, sizeof buffer);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0)
-            return n ? errno : 0;
-        for (ssize_t done = 0; done < n;) {
-            const ssize_t more = write(to, buffer + done, (size_t)(n - done));
-            if (more < 0 && errno != EINTR)
-                return errno;
-            done += more > 0 ? more : 0;
-        }
+        const int error = n < 0 ? errno : write_bytes(to, buffer, (size_t)n);
+        if (n <= 0 || error)
+            return error;
     }
 }
 
@@ -567,7 +575,7 @@ int cli_replace(int from, int folder, const char *name)
     const int to = make_file(folder, s.st_mode & 0777, draft);
     if (to < 0)
         return errno;
-    int error = lseek(from, 0, SEEK_SET) < 0 ? errno : copy_bytes(from, to);
+    int error = lseek(from, 0, SEEK_SET) < 0 ? errno : cli_copy(from, to);
     if (!error &&
         (fchmod(to, s.st_mode & 0777) || fsync(to) || (cli_interrupted() && (errno = EINTR)) ||
             renameat(folder, draft, folder, name)))
@@ -575,6 +583,48 @@ int cli_replace(int from, int folder, const char *name)
     if (error)
         unlinkat(folder, draft, 0);
     close(to);
+    return error;
+}
+
+/* Writes to a device or a pipe, such as /dev/stdout, or to a file whose folder takes no other. A link is followed only if
+ * root or this user made it. */
+static int write_in_place(int folder, const char *name, const char *data, size_t size)
+{
+    struct stat s;
+    const bool is_link = !fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW) && S_ISLNK(s.st_mode);
+    if (is_link && s.st_uid && s.st_uid != geteuid())
+        return EPERM;
+    const int fd = openat(folder, name, O_WRONLY | O_TRUNC | O_CLOEXEC | (is_link ? 0 : O_NOFOLLOW));
+    if (fd < 0)
+        return errno;
+    const int error = write_bytes(fd, data, size);
+    return close(fd) && !error ? errno : error;
+}
+
+int cli_write_file(const char *path, const char *data, size_t size)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *in = slash ? cli_format("%.*s", slash == path ? 1 : (int)(slash - path), path) : cli_format(".");
+    const int folder = cli_open_folder(in), content = memfd_create("dovetail", MFD_CLOEXEC);
+    const mode_t mask = umask(0);
+    struct stat s = { .st_mode = S_IFREG | (0666 & ~mask) }; /* of the file that is there already, or of a new one */
+    umask(mask);
+    int error = folder < 0 || content < 0 ? errno : 0;
+    if (!error && fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW) && errno != ENOENT)
+        error = errno;
+    if (!error && S_ISREG(s.st_mode)) {
+        error = fchmod(content, s.st_mode & 0777) ? errno : write_bytes(content, data, size);
+        error = error ? error : cli_replace(content, folder, name);
+    }
+    if (!error && !S_ISREG(s.st_mode))
+        error = write_in_place(folder, name, data, size);
+    else if (error == EACCES || error == EROFS)
+        error = write_in_place(folder, name, data, size);
+    if (folder >= 0)
+        close(folder);
+    if (content >= 0)
+        close(content);
+    free(in);
     return error;
 }
 

@@ -17,56 +17,58 @@ int cli_stamp(const char *path, int fd)
     return pwrite(fd, stamp, sizeof stamp, (off_t)at) == (ssize_t)sizeof stamp ? 0 : errno ? errno : EIO;
 }
 
-/* A copy of a file in memory, with its mode; -1 with errno set. */
-static int copy_to_memory(const char *path)
+/* A copy of an open file in memory, with its mode; -1 with errno set. */
+static int copy_to_memory(int from)
 {
     struct stat s;
-    cli_text content = { 0 };
-    int fd = -1, error = stat(path, &s) ? errno : cli_read_file(path, &content);
-    if (!error && ((fd = memfd_create("dovetail", MFD_CLOEXEC)) < 0 || fchmod(fd, s.st_mode & 0777)))
+    int error = fstat(from, &s) ? errno : S_ISDIR(s.st_mode) ? EISDIR : S_ISREG(s.st_mode) ? 0 : EINVAL;
+    const int fd = error ? -1 : memfd_create("dovetail", MFD_CLOEXEC);
+    if (!error && (fd < 0 || fchmod(fd, s.st_mode & 0777)))
         error = errno;
-    for (size_t done = 0; !error && done < content.size;) {
-        const ssize_t n = write(fd, content.data + done, content.size - done);
-        if (n < 0 && errno != EINTR)
-            error = errno;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    cli_text_free(&content);
+    error = error ? error : cli_copy(from, fd);
     if (error && fd >= 0)
         close(fd);
     errno = error;
     return error ? -1 : fd;
 }
 
+/* Renews the digest in a copy of a file, given by its name in an open folder, and puts the copy in its place. path: for messages.
+ */
+static int restamp_in(int folder, const char *name, const char *path)
+{
+    const int from = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const int copy = from < 0 ? -1 : copy_to_memory(from);
+    if (copy < 0)
+        cli_fail("'%s': %s", path, strerror(errno));
+    if (from >= 0)
+        close(from);
+    if (copy < 0)
+        return CLI_FAILED;
+    char *in_memory = cli_format("/proc/self/fd/%d", copy);
+    const size_t n = strlen(in_memory);
+    const int stamped = cli_stamp(in_memory, copy), error = stamped ? stamped : cli_replace(copy, folder, name);
+    if (stamped == ENOEXEC) { /* the library's message, with the file's name in place of the copy's */
+        const char *message = dv_last_error();
+        cli_fail("%s%s", path, strncmp(message, in_memory, n) ? message : message + n);
+    } else if (error) {
+        cli_fail("cannot write '%s': %s", path, strerror(error));
+    }
+    free(in_memory);
+    close(copy);
+    return error ? CLI_FAILED : CLI_OK;
+}
+
 int cli_restamp(const char *path)
 {
     char *real = realpath(path, NULL); /* a link stays one: what it names is renewed */
-    int status = CLI_FAILED, error = errno, copy = -1, folder = -1;
-    if (!real || (copy = copy_to_memory(real)) < 0) {
-        cli_fail("'%s': %s", path, strerror(real ? errno : error));
-        goto done;
-    }
-    char *in_memory = cli_format("/proc/self/fd/%d", copy), *slash = strrchr(real, '/');
-    error = cli_stamp(in_memory, copy);
-    if (error == ENOEXEC) { /* the library's message, with the file's name in place of the copy's */
-        const char *message = dv_last_error();
-        const size_t n = strlen(in_memory);
-        cli_fail("%s%s", path, strncmp(message, in_memory, n) ? message : message + n);
-    }
-    free(in_memory);
-    if (error == ENOEXEC)
-        goto done;
-    if (!error) {
-        *slash = 0;
-        folder = cli_open_folder(slash == real ? "/" : real);
-        error = folder < 0 ? errno : cli_replace(copy, folder, slash + 1);
-    }
-    status = error ? cli_fail("cannot write '%s': %s", path, strerror(error)) : CLI_OK;
-done:
+    if (!real)
+        return cli_fail("'%s': %s", path, strerror(errno));
+    char *slash = strrchr(real, '/');
+    *slash = 0;
+    const int folder = cli_open_folder(slash == real ? "/" : real);
+    const int status = folder < 0 ? cli_fail("'%s': %s", path, strerror(errno)) : restamp_in(folder, slash + 1, path);
     if (folder >= 0)
         close(folder);
-    if (copy >= 0)
-        close(copy);
     free(real);
     return status;
 }

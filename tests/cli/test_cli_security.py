@@ -172,6 +172,40 @@ def test_a_copy_that_was_interrupted_is_removed(place):
     assert not left.exists() and other.exists() and not place.leftovers()
 
 
+WRONG = """#include <dovetail_op.h>
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int run(dv_context *ctx, const struct f *a) { (void)ctx; (void)a; return DV_OK; }
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", run)));
+DV_LIBRARY(sec_ops, &dv_op_f);
+"""
+
+
+@two_users
+def test_reports_are_not_written_through_a_link(place):
+    """`dovetail check` writes programs and a report to a folder in which another user has put links; this user's links are followed."""
+    shared, precious = folder_of(place, "shared", 0o777), place.write("precious", "precious")
+    place.write("wrong.c", WRONG)
+    place("build", "wrong.c")
+    arguments = ("check", "./wrong.so", "--quick", "--only", "memory", "--repro", "shared", "--junit", "shared/report.xml")
+    place(*arguments, code=1)
+    names = [p.name for p in shared.iterdir()]
+    assert "report.xml" in names and {n.rsplit(".", 1)[1] for n in names} == {"c", "py", "xml"}
+    for name in names:
+        (shared / name).unlink()
+        (shared / name).symlink_to(precious)
+        os.chown(shared / name, NOBODY, NOBODY, follow_symlinks=False)
+        assert "cannot write 'shared/" in place(*arguments, code=1).err
+        assert precious.read_text() == "precious" and not [n for n in os.listdir(shared) if n.startswith(".")]
+        (shared / name).unlink()
+    (shared / "report.xml").unlink(missing_ok=True)
+    (shared / "report.xml").symlink_to(precious)
+    place(*arguments, code=1)
+    assert precious.read_text().startswith("<?xml")
+    out = place(*arguments[:-1], "/dev/stdout", code=1).out
+    assert "<?xml" in out
+
+
 # ---- Builds that are kept --------------------------------------------------------------------------------------------------------------
 
 def built(place, **env):

@@ -4,6 +4,7 @@
  * prepare() keeps the invariant that an operator has a spare table for each removal that may follow. */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/error.h"
 #include "registry/internal.h"
@@ -418,13 +419,27 @@ static void commit_grants(grant *grants)
     free_grants(grants, false);
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    const dv_operator *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
 static int check_twice(const dv_library *lib)
 {
-    for (size_t i = 0; i < lib->noperators; i++)
-        for (size_t j = 0; j < i; j++)
-            if (!strcmp(lib->operators[i]->name, lib->operators[j]->name))
-                return dv_fail(DV_EEXIST, "operator %s is declared twice", lib->operators[i]->name);
-    return DV_OK;
+    const size_t n = lib->noperators;
+    int status = DV_OK;
+    dv_operator **sorted = dv__alloc((n + 1) * sizeof *sorted);
+    if (!sorted)
+        return DV_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = lib->operators[i];
+    qsort(sorted, n, sizeof *sorted, compare_names);
+    for (size_t i = 1; i < n && !status; i++)
+        if (!strcmp(sorted[i - 1]->name, sorted[i]->name))
+            status = dv_fail(DV_EEXIST, "operator %s is declared twice", sorted[i]->name);
+    dv__free(sorted);
+    return status;
 }
 
 int dv__registry_add(dv_library *lib)

@@ -195,6 +195,7 @@ static void look_for_f32(check_job *job, const check_case *c)
     for (size_t k = 0; k < found.n; k++) {
         const check_out *o = &found.of[k];
         const int64_t n = dv_dtype_key(o->t.dtype) == DV_DTYPE_f64 ? dv_numel(&o->t) : 0;
+        const check_tolerance t = check_tolerance_of(job->op, c, o->t.dtype, n, true); /* what f64 itself loses */
         double most = 0;
         int64_t now = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -207,7 +208,7 @@ static void look_for_f32(check_job *job, const check_case *c)
             const double x = check_out_number(o, i, 0), by = check_out_number(&far.of[k], i, 0) - x,
                          small = check_out_number(&near.of[k], i, 0) - x;
             all[k] += fabs(by) > 0x1p-6 * most;
-            now += fabs(by) > 0x1p-6 * most && fabs(by - 0x1p14 * small) > 0x1p-4 * most;
+            now += fabs(by) > 0x1p-6 * most && fabs(by - 0x1p14 * small) > 0x1p-4 * most + 0x1p14 * (t.atol + t.rtol * fabs(x));
         }
         rough[k] += now;
         cases[k] += now > 0;

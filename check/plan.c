@@ -50,9 +50,10 @@ static const struct {
     [PAST_4096] = { "past 4096", { 4099, 4097, 8192, 6007 }, 4097, 32768 },
     [PAST_32768] = { "past 32768", { 65537, 66049, 65792, 70001 }, 32769, INT64_MAX },
 };
-static const int64_t huge[] = { INT64_C(1) << 31, INT64_MIN, INT64_C(1) << 32, -(INT64_C(1) << 32), INT64_MAX,
-    (INT64_C(1) << 32) + 1, INT32_MIN, -3, 1000 };
-enum { HUGE_NUMBERS = sizeof huge / sizeof *huge };
+/* Numbers past 32 bits and others; the last ones are not given to what the contract reads, which may be a size. */
+static const int64_t huge[] = { INT64_C(1) << 31, INT64_C(1) << 32, -(INT64_C(1) << 32), (INT64_C(1) << 32) + 1, -3, 1000,
+    INT64_MIN, INT64_MAX, INT32_MIN };
+enum { HUGE_NUMBERS = sizeof huge / sizeof *huge, HUGE_SIZES = HUGE_NUMBERS - 3 };
 
 static bool is_member(int c, int64_t size)
 {
@@ -455,7 +456,7 @@ static void set_arguments(planner *p, const int *want, check_case *c)
             if (word >= 0)
                 *v = p->words[i][as_long(p, i, word)];
             if (v->type == DV_VALUE_INT && v->as.i == huge[0])
-                v->as.i = huge[p->turn % HUGE_NUMBERS];
+                v->as.i = huge[p->turn % (p->op->literals[i].read ? HUGE_SIZES : HUGE_NUMBERS)];
             if (v->type == DV_VALUE_INTS && p->op->literals[i].read)
                 set_list(p, c, v);
             continue;

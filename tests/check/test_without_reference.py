@@ -1,0 +1,13 @@
+"""Right operators without a reference or a decomposition: nothing is held against them."""
+import pathlib
+
+import pytest
+
+FOLDER = pathlib.Path(__file__).with_name("unreferenced")
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in FOLDER.glob("*.c")))
+def test_nothing_is_held_against(check, name):
+    report = check(FOLDER / f"{name}.c", "--seed", len(name))
+    assert report["ok"], report["table"]
+    assert not [r for r in report["results"] if r["result"] == "fail"]

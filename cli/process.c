@@ -52,29 +52,30 @@ void cli_signals_begin(void)
     }
 }
 
-bool cli_interrupted(void)
+/* The signal that came, or waits to be delivered; 0: none. One that is ignored does not count. */
+static int signal_noted(void)
 {
     sigset_t pending;
-    if (caught)
-        return true;
+    int number = caught;
     sigpending(&pending);
-    for (size_t i = 0; i < NSIGNALS; i++)
+    for (size_t i = 0; i < NSIGNALS && !number; i++)
         if (sigismember(&pending, signals[i]) && old_actions[i].sa_handler != SIG_IGN)
-            return true;
-    return false;
+            number = signals[i];
+    return number;
 }
+
+bool cli_interrupted(void) { return signal_noted() != 0; }
 
 void cli_signals_end(void)
 {
+    const int number = signal_noted();
     for (size_t i = 0; i < NSIGNALS; i++)
         sigaction(signals[i], &old_actions[i], NULL);
-    const int number = caught;
     sigprocmask(SIG_SETMASK, &old_mask, NULL); /* one that is pending takes effect here */
-    if (number) {
+    if (number)
         raise(number);
-        if (getpid() == 1) /* the first process of a container does not end by a signal that it has no handler for */
-            _exit(128 + number);
-    }
+    if (number && getpid() == 1) /* the first process of a container does not end by a signal that it has no handler for */
+        _exit(128 + number);
 }
 
 int cli_write(int fd, const char *data, size_t size)

@@ -164,9 +164,9 @@ def cases(names):
 class Run:
     """A check in a session of its own, whose processes are known by a variable of their environment."""
 
-    def __init__(self, folder, name, *words, **options):
+    def __init__(self, folder, name, *words, container=(), **options):
         self.mark = f"DOVETAIL_HOSTILE={uuid.uuid4()}"
-        place, body = ALL[name]
+        place, body = (ALL | ({"kills every process": ("CALL", "kill(-1, SIGKILL);")} if container else {}))[name]
         bodies = {"CALL": "", "LOAD": "", "END": "", place: body}
         source = SOURCE
         for key, text in bodies.items():
@@ -180,7 +180,7 @@ class Run:
         where.mkdir()
         key, value = self.mark.split("=")
         self.began = time.monotonic()
-        self.process = subprocess.Popen([COMMAND, "check", "--json", *words, folder / "f.so"], cwd=where, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([*container, COMMAND, "check", "--json", *words, folder / "f.so"], cwd=where, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ | {key: value, "TMPDIR": str(self.temporary)}, **options)
 
     def processes(self):
@@ -215,6 +215,15 @@ def test_it_ends_with_a_report(tmp_path, name):
     assert status == (1 if failed else 0) and (failed or name in HEALTHY), (report["results"], err)
 
 
+def test_what_kills_every_process_needs_a_container(tmp_path):
+    """The line of docs/check.md. What this kernel does is never tried without it."""
+    container = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if subprocess.run([*container, "true"], capture_output=True).returncode:
+        pytest.skip("this machine makes no user and process namespaces")
+    status, report, err = Run(tmp_path, "kills every process", container=container).end(100)
+    assert status == 1 and [r["message"] for r in report["results"] if r["result"] == "fail"] == ["the kernel kills the parent of its process"], err
+
+
 @pytest.mark.parametrize("name", cases(ALL))
 def test_a_signal_ends_it(tmp_path, name):
     run = Run(tmp_path, name)
@@ -239,3 +248,43 @@ def test_kill_leaves_nothing(tmp_path, name):
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left or "parent" in name
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("words", [[], ["nohup"], ["setsid", "--wait"], ["sh", "-c", 'exec "$@" &\nwait', "sh"]], ids=["alone", "nohup", "setsid", "background"])
+def test_signals_wherever_it_runs(tmp_path, number, words):
+    """A signal that whoever started it ignores stays ignored; any other ends it."""
+    run = Run(tmp_path, "blocks signals, sleeps a little", "--only", "runs,memory", container=words)
+    time.sleep(1)
+    ignored = (number == signal.SIGHUP and words == ["nohup"]) or (number == signal.SIGINT and "sh" in words)
+    for pid in [run.process.pid, *run.processes()]:
+        try:
+            if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().startswith(os.fsencode(COMMAND)) and os.getpgid(pid) in (run.process.pid, pid) and parent_is_outside(run, pid):
+                os.kill(pid, number)
+        except OSError:
+            pass
+    sent = time.monotonic()
+    status, report, err = run.end(100)
+    assert report["interrupted"] is not ignored and (ignored or time.monotonic() - sent < 3)
+
+
+def parent_is_outside(run, pid):
+    """True of the command itself, whose parent is none of its processes."""
+    parent = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    try:
+        return not pathlib.Path(f"/proc/{parent}/cmdline").read_bytes().startswith(os.fsencode(COMMAND))
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("how", ["closed", "not read"])
+def test_output_that_nobody_reads(tmp_path, how):
+    run = Run(tmp_path, "kills its parent", "--repro", tmp_path / "programs")
+    if how == "closed":
+        run.process.stdout.close()
+        run.process.stdout = None
+    else:
+        time.sleep(2)
+        run.process.send_signal(signal.SIGTERM)
+    run.process.wait(timeout=100)
+    assert not run.processes() and run.process.returncode in (1, -signal.SIGPIPE, -signal.SIGTERM)

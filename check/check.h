@@ -675,6 +675,7 @@ typedef struct check_result {
     double took;      /* of one attempt that is made again: seconds of processor time */
     int32_t helper;   /* the process that the child waits for: its processor time counts, it is killed with the child; 0: none */
     int32_t limit_ms; /* processor time that it may use from this step on; 0: as much as it likes */
+    bool held;        /* it was ended from outside: its own timer did not end it */
     bool copied;      /* a process that the kernel forked came back from the call */
     char kind[40];    /* for a failure: what must stay the same while the case is made smaller */
     char message[1024]; /* of a failure; or why it is not checked */
@@ -728,7 +729,8 @@ void check_left_out(check_job *job, const char *what);
 /* Count this case as refused by the kernel. */
 void check_refused(check_job *job);
 /* Replace the current case: failures from now on refer to this one. */
-int check_printed(void); /* how many bytes this process has written to stdout so far, or as many as were kept */
+bool check_descriptors_kept(void); /* in a worker: those that it began with are as they were */
+int check_printed(void);           /* how many bytes this process has written to stdout so far, or as many as were kept */
 /* fork() for a process of the checker's own, which ends with this one. */
 int check_fork(void);
 /* Called after each call of a kernel: ends this process if the kernel made it. */
@@ -799,11 +801,13 @@ typedef struct check_ending {
     int status;    /* as of waitpid() */
     double used;   /* processor time in seconds */
     uint32_t left; /* processes that it left running */
-    bool held;     /* LOOPING: it blocked or ignored the signal that its time was up */
 } check_ending;
 
 enum { CHECK_CONTAINED = 64 };
-typedef struct check_contained { int pid, fd; /* of its supervisor; readable when it has ended */ } check_contained;
+typedef struct check_contained {
+    int pid, fd; /* of its supervisor; readable when it has ended */
+    int stopped; /* polls in a row that found the supervisor stopped */
+} check_contained;
 typedef void check_contained_fn(void *user);
 
 /* Called once, before code of an operator is loaded: descriptors that are open now are closed in contained processes. */

@@ -27,7 +27,7 @@
 
 #include "check.h"
 
-enum { MAX_PROCESSES = 1 << 16, MAX_DESCRIPTORS = 4096, CROWD = 128, POLL_MS = 100 };
+enum { STOPPED_POLLS = 3, MAX_PROCESSES = 1 << 16, MAX_DESCRIPTORS = 4096, CROWD = 128, POLL_MS = 100 };
 static const double KILL_SECONDS = 5, END_SECONDS = 0.7, SLACK_SECONDS = 0.2;
 
 double check_now(void)
@@ -201,21 +201,6 @@ typedef struct watch {
     double polled, idle;             /* seconds: when it was looked at last; how long it has been idle */
 } watch;
 
-/* Does a process hold SIGPROF back, which would tell it that its time is up? */
-static bool holds_signal(pid_t pid)
-{
-    char path[64], line[256];
-    unsigned long long set = 0, held = 0;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    FILE *status = fopen(path, "r");
-    while (status && fgets(line, sizeof line, status))
-        if (sscanf(line, "SigBlk: %llx", &set) == 1 || sscanf(line, "SigIgn: %llx", &set) == 1)
-            held |= set;
-    if (status)
-        fclose(status);
-    return held >> (SIGPROF - 1) & 1;
-}
-
 /* Why a worker has to be ended; CHECK_ENDED_ITSELF: it goes on. Idle is a process of which no thread runs, or would on a machine
  * that is less busy: an active poll makes up for three idle ones, so a loop of short sleeps is idle, too. A wait that cannot be
  * interrupted may be for a disk, and counts a quarter. After a second in which nobody polled, the machine was stopped as well. */
@@ -291,7 +276,6 @@ static void supervise(pid_t worker, int checker, int signals, const check_result
             threads = count_threads();
         }
         if (e.cause != CHECK_ENDED_ITSELF) {
-            e.held = holds_signal(w.pid);
             killed = check_now();
             if (e.cause != CHECK_ENDED_CROWDED)
                 kill(worker, SIGKILL);
@@ -375,6 +359,7 @@ bool check_contain(check_contained *c, const check_result *r, double patience, c
     fflush(NULL);
     check_descriptor_private(fds[0], true);
     c->fd = fds[0];
+    c->stopped = 0;
     c->pid = fork();
     if (c->pid == 0)
         run_supervisor(fds[1], r, patience, fn, user);
@@ -391,7 +376,9 @@ bool check_contain(check_contained *c, const check_result *r, double patience, c
 bool check_contained_ended(check_contained *c, check_ending *e)
 {
     struct pollfd p = { .fd = c->fd, .events = POLLIN };
-    const bool heard = poll(&p, 1, 0) > 0, stopped = !heard && is_stopped(process_of(c->pid).state);
+    const bool heard = poll(&p, 1, 0) > 0;
+    c->stopped = !heard && is_stopped(process_of(c->pid).state) ? c->stopped + 1 : 0;
+    const bool stopped = c->stopped >= STOPPED_POLLS; /* strace(1) stops a process now and then */
     if (!heard && !stopped)
         return false;
     const bool whole = heard && read(c->fd, e, sizeof *e) == sizeof *e;

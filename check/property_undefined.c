@@ -63,8 +63,10 @@ static bool build(check_job *job, paths *p)
     snprintf(p->map, sizeof p->map, "%s.%d.covered", job->op->path, (int)getpid());
     if (n < 0 || (size_t)n >= sizeof p->binary - 24)
         return false;
+    char include[sizeof p->header + sizeof "-include"];
+    snprintf(include, sizeof include, "-include%s", p->header); /* one word: the build sorts its options */
     const char *const begin[] = { "dovetail", "build", "--debug", "-X", WATCHED, "-X", TRAPS, "-o", p->binary },
-                      *const end[] = { job->op->source, "-X", COVERAGE, "-X", "-include", "-X", p->header, NULL };
+                      *const end[] = { job->op->source, "-X", COVERAGE, "-X", include, NULL };
     enum { BEGIN = sizeof begin / sizeof *begin, MARKS = 1 }; /* at which word of the end the marks begin */
     size_t nflags = 0;
     while (job->op->flags && job->op->flags[nflags])

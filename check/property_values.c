@@ -14,6 +14,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -155,6 +160,11 @@ typedef struct state {
     cpu_set_t processors; /* on which the thread may run */
     int printed;          /* bytes on stdout */
     bool child;           /* is there a process that it started and has not waited for? */
+    bool descriptors;     /* are those of the checker as they were? */
+    bool timer;           /* is an alarm set? */
+    mode_t mask_of_files;
+    struct rlimit limits[RLIM_NLIMITS];
+    int modes[4]; /* personality, dumpable, no new privileges, seccomp */
 } state;
 
 extern char **environ;
@@ -180,6 +190,33 @@ static void look(state *s)
     s->child = !waitid(P_ALL, 0, &(siginfo_t){ .si_pid = 0 }, WEXITED | WNOHANG | WNOWAIT);
     fflush(stdout);
     s->printed = check_printed();
+    s->descriptors = check_descriptors_kept();
+    struct itimerval left = { .it_value = { 0, 0 } };
+    getitimer(ITIMER_REAL, &left);
+    s->timer = left.it_value.tv_sec || left.it_value.tv_usec;
+    umask(s->mask_of_files = umask(0));
+    for (int i = 0; i < RLIM_NLIMITS; i++)
+        getrlimit((unsigned)i, &s->limits[i]);
+    const int modes[] = { personality(0xffffffff), prctl(PR_GET_DUMPABLE), prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0),
+        prctl(PR_GET_SECCOMP) };
+    memcpy(s->modes, modes, sizeof modes);
+}
+
+static const char *changed_limit(const state *before, const state *after)
+{
+    static const char *const names[RLIM_NLIMITS] = { [RLIMIT_CPU] = "RLIMIT_CPU",
+        [RLIMIT_FSIZE] = "RLIMIT_FSIZE",
+        [RLIMIT_DATA] = "RLIMIT_DATA",
+        [RLIMIT_STACK] = "RLIMIT_STACK",
+        [RLIMIT_CORE] = "RLIMIT_CORE",
+        [RLIMIT_NPROC] = "RLIMIT_NPROC",
+        [RLIMIT_NOFILE] = "RLIMIT_NOFILE",
+        [RLIMIT_MEMLOCK] = "RLIMIT_MEMLOCK",
+        [RLIMIT_AS] = "RLIMIT_AS" };
+    for (int i = 0; i < RLIM_NLIMITS; i++)
+        if (before->limits[i].rlim_cur != after->limits[i].rlim_cur || before->limits[i].rlim_max != after->limits[i].rlim_max)
+            return names[i] ? names[i] : "another one";
+    return NULL;
 }
 
 /* False: they differ, and it was reported. */
@@ -204,6 +241,16 @@ static bool state_is_kept(check_job *job, const state *before, const state *afte
             CPU_COUNT(&after->processors), CPU_COUNT(&before->processors));
     if (after->printed > before->printed)
         check_fail(job, "output", "the kernel writes to stdout, which belongs to the program (stderr is for messages)");
+    if (before->descriptors && !after->descriptors)
+        check_fail(job, "descriptors", "the kernel closes or replaces descriptors that it has not opened");
+    if (after->timer && !before->timer)
+        check_fail(job, "timer", "the kernel leaves a timer running that will send SIGALRM");
+    if (after->mask_of_files != before->mask_of_files)
+        check_fail(job, "umask", "the kernel changes the umask of the process");
+    if (changed_limit(before, after))
+        check_fail(job, "limits", "the kernel changes a limit of the process: %s", changed_limit(before, after));
+    if (memcmp(after->modes, before->modes, sizeof after->modes))
+        check_fail(job, "modes", "the kernel changes how the process runs: its personality, or by prctl()");
     if (after->child && !before->child)
         check_fail(job, "child process", "the kernel starts a process and does not wait for it: it stays as a zombie");
     for (int i = 1; i < NSIG; i++)

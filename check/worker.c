@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -228,6 +229,9 @@ static void on_fault(int number, siginfo_t *info, void *context)
 static void arm(int ms)
 {
     const struct itimerval t = { .it_value = { ms / 1000, ms % 1000 * 1000 } };
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL); /* what a call blocked does not hold up the next */
     current->result->limit_ms = ms;
     current->result->step++;
     setitimer(ITIMER_PROF, &t, NULL);
@@ -239,6 +243,21 @@ int check_printed(void)
 {
     int n = 0;
     return ioctl(printed, FIONREAD, &n) ? 0 : n;
+}
+
+/* The files behind the descriptors that a worker begins with. */
+static struct stat files[4];
+
+static int descriptor_at(size_t i) { return i < 3 ? (int)i : printed; }
+
+bool check_descriptors_kept(void)
+{
+    bool kept = true;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct stat s;
+        kept &= !fstat(descriptor_at(i), &s) && s.st_ino == files[i].st_ino && s.st_dev == files[i].st_dev;
+    }
+    return kept;
 }
 
 /* Who reads neither is not to wait: what does not fit is lost. */
@@ -253,6 +272,8 @@ static void keep_output(void)
     printed = ends[0];
     dup2(ends[1], 1);
     close(ends[1]);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        fstat(descriptor_at(i), &files[i]);
 }
 
 static pid_t self; /* of the checker's processes: neither a kernel's copy of one, nor a child that it made */
@@ -261,6 +282,9 @@ int check_fork(void)
 {
     const pid_t pid = fork();
     if (!pid) {
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
         self = getpid();
         prctl(PR_SET_PDEATHSIG, SIGKILL);
     }
@@ -285,13 +309,14 @@ static void limit_to(int resource, rlim_t most)
     setrlimit((unsigned)resource, &limit);
 }
 
-/* What a kernel may take for itself beside its tensors, but no more than half of the memory that the machine has. */
+/* Returns a limit of private memory in bytes: 6 GB for the checker's own, most of which is never touched, and for the kernel's,
+ * and some for tensors; no more than half of a large machine's memory. */
 static rlim_t most_memory(void)
 {
     enum { TENSORS = 16, BYTES = 16 };
-    const rlim_t half = (rlim_t)sysconf(_SC_PHYS_PAGES) / 2 * (rlim_t)sysconf(_SC_PAGESIZE);
-    const rlim_t most = ((rlim_t)2 << 30) + (rlim_t)check_most_elements * TENSORS * BYTES;
-    return most < half ? most : half;
+    const rlim_t half = (rlim_t)sysconf(_SC_PHYS_PAGES) / 2 * (rlim_t)sysconf(_SC_PAGESIZE), least = (rlim_t)6 << 30;
+    const rlim_t most = least + (rlim_t)check_most_elements * TENSORS * BYTES;
+    return half < least ? least : most < half ? most : half;
 }
 
 /* Returns a limit in seconds that no job reaches which ends at its own limits. */
@@ -703,6 +728,7 @@ static bool start(child *c, check_job *job, double patience, void (*fn)(check_jo
     task t = { job, fn };
     job->result->apart = false;
     job->result->helper = job->result->limit_ms = 0;
+    job->result->held = false;
     c->job = job;
     return check_contain(&c->contained, job->result, patience, run_task, &t);
 }
@@ -742,14 +768,14 @@ static void make_failure(check_result *r)
 /* What its supervisor saw, in words; false: nothing of a kernel's doing. */
 static bool say_ending(check_result *r, const check_ending *e)
 {
-    static const char time_up[] = "the kernel has not ended after %g s of processor time%s";
     switch (e->cause) {
     case CHECK_ENDED_WAITING: say(r, CHECK_FAULT_TIME, "endless wait", "the kernel waits and does not end"); return true;
     case CHECK_ENDED_STOPPED:
         say(r, CHECK_FAULT_TIME, "endless wait", "the kernel stops its process and does not end");
         return true;
     case CHECK_ENDED_LOOPING:
-        say(r, CHECK_FAULT_TIME, "endless loop", time_up, 4 * case_ms / 1e3, e->held ? ", and holds back signals" : "");
+        say(r, CHECK_FAULT_TIME, "endless loop",
+            "the kernel has not ended after %g s of processor time, and keeps SIGPROF from ending it", case_ms / 1e3);
         return true;
     case CHECK_ENDED_CROWDED:
         say(r, CHECK_FAULT_CRASH, "many processes", "the kernel starts more and more processes: %u were running", e->left);
@@ -848,6 +874,7 @@ static void finish(child *c, const check_ending *e)
         return;
     }
     r->used += e->used;
+    r->held = e->cause == CHECK_ENDED_LOOPING;
     if (say_ending(r, e)) {
         r->outcome = CHECK_FAIL;
         r->how.show = CHECK_SHOW_CRASH;
@@ -955,6 +982,8 @@ static bool is_endless(check_job *job, check_result *shared)
         return false;
     if (!strcmp(r->kind, "endless wait"))
         return !r->apart;
+    if (r->held) /* no kernel that is only slow does this */
+        return true;
     const bool one_call = job->property->faults & CHECK_FAULT_TIME;
     const double work = check_work_with_numbers(job->op, &r->failing);
     if (job->plan->slow_work > 0 && work >= job->plan->slow_work)
@@ -1112,7 +1141,7 @@ int check_load(const char *path, bool (*is_interrupted)(void), dv_library **lib)
     job.result = shared;
     loaded_path = path;
     interrupted = is_interrupted;
-    case_ms = LOAD_MS / 4; /* check_run() sets it again */
+    case_ms = LOAD_MS; /* check_run() sets it again */
     if (!start(&one, &job, LOAD_SECONDS, load_library))
         return dv_fail(DV_ENOMEM, "no process could be started: %s", strerror(errno));
     if (!wait_for_one(&one, &n))

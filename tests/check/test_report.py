@@ -123,7 +123,7 @@ def test_an_operator_without_arguments_is_no_success(check, tmp_path):
     assert suite.get("failures") == "2" and suite.get("skipped") == "0" and suite.find("testcase/failure") is not None
 
 
-@pytest.mark.parametrize("limit, words", [("-v 200000", "the address space is limited to 200000 kB"), ("-s 128", "the stack is limited to 128 kB"), ("-n 5", "NOT CHECKED leak::f: no process could be started: Too many open files")])
+@pytest.mark.parametrize("limit, words", [("-v 200000", "the address space is limited to 200000 kB"), ("-s 128", "the stack is limited to 128 kB"), ("-n 5", "Too many open files")])
 def test_what_the_system_does_not_give_is_no_success(binary, limit, words):
     done = subprocess.run(["bash", "-c", f'ulimit {limit}; exec "$@"', "bash", COMMAND, "check", binary("leak"), "--cases", "2", "--only", "runs,values"], capture_output=True, text=True)
     assert done.returncode == 1 and words in done.stdout + done.stderr, done

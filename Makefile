@@ -7,7 +7,7 @@ export PYTHONPATH := $(CURDIR)/$(BUILD)/python
 export DOVETAIL_BUILD := $(CURDIR)/$(BUILD)
 JOBS := $(shell nproc)
 
-.PHONY: all format setup build demo test quick mutants test-c test-python test-asan test-tsan test-slow test-aarch64 analyze fuzz bench check test-torch test-torch-newest test-vllm test-mindspore test-torchair test-ascend part-vllm part-mindspore part-torchair part-ascend test-hosts parity clean
+.PHONY: all format setup build demo test quick mutants test-c test-python test-asan test-tsan test-slow test-aarch64 analyze fuzz bench check test-torch test-torch-newest test-vllm test-mindspore test-torchair test-ascend test-pypto part-vllm part-mindspore part-torchair part-ascend test-hosts parity clean
 
 all: build
 
@@ -80,7 +80,7 @@ test-torch: build
 	@$(PY) tools/torch_versions.py test $(TORCH) $(TESTS)
 
 # tests/HOST with that framework, in an environment of its own
-test-vllm test-mindspore test-torchair test-ascend: test-%: build
+test-vllm test-mindspore test-torchair test-ascend test-pypto: test-%: build
 	@tools/test_host.sh $*
 
 part-vllm part-mindspore part-torchair part-ascend: part-%: build # what every run of CI tests of a host

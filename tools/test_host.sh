@@ -1,13 +1,14 @@
 #!/bin/sh
 # tools/test_host.sh HOST [--part] [PYTEST OPTIONS]: tests/HOST in an environment of its own, .venv-HOST, which has what bridges/HOST/requirements.txt
-# names and not what a line "# without: ..." of it names (packages that come along and do not fit); "# alone: ..." are installed without what
-# they need. "# environment: OTHER": the environment is that of OTHER. "# processes: N" spreads the tests over N processes (pytest-xdist).
-# --part: the files that "# part: ..." names, which every run of CI tests.
+# or tests/HOST/requirements.txt names, and not what a line "# without: ..." of it names (packages that come along and do not fit); "# alone: ..." are
+# installed without what they need. "# environment: OTHER": the environment is that of OTHER. "# processes: N" spreads the tests over N processes
+# (pytest-xdist). --part: the files that "# part: ..." names, which every run of CI tests.
 set -eu
 cd "$(dirname "$0")/.."
 host=$1
 shift
 own=bridges/$host/requirements.txt tests=tests/$host
+[ -e "$own" ] || own=$tests/requirements.txt
 if [ "${1:-}" = --part ]; then
     shift
     tests=$(sed -n 's/^# part: //p' "$own" | xargs -n 1 printf "tests/$host/%s ")

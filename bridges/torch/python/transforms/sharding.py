@@ -5,8 +5,9 @@ Both only if the contract does not use the dim's size elsewhere, since a shard's
 all that is known of an operator written in Python. Written arguments keep their placement: DTensor would write to a redistributed copy.
 
 DTensor leaves keyword arguments where they lie, knows nothing of lists among them, and returns the first argument of an operator whose
-name ends in "_". So an operator with keyword-only tensors, with out=, or with a result that is an argument is called through a positional
-form, `dovetail_dtensor::ns_name_positional`: all arguments by position, new tensors as results, and the operator itself as its kernel.
+name ends in "_"; that of torch 2.10 refuses operators that return nothing. So an operator with keyword-only tensors or lists, with out=, without
+results, or with a result that is an argument is called through a positional form, `dovetail_dtensor::ns_name_positional`: all arguments by
+position, new tensors as results (an empty one where there is none), and the operator itself as its kernel.
 
 This module never imports torch.distributed.tensor; strategies are registered when a program imports it.
 """
@@ -75,8 +76,9 @@ class _Strategy(Schema):
         self.name = operator.name if operator else self.name
         self.inputs = [i for i, a in enumerate(self.arguments) if a.name not in out]
         self.is_random = torch.Tag.nondeterministic_seeded in overload.tags or "Generator" in str(schema)
-        keyword = any(a.kwarg_only and "Tensor" in str(a.type) for a in self.arguments)
-        self.needs_positional = keyword or self.is_random or any(a is not None for a in self.alias) or schema.name.endswith("_")
+        keyword = any(a.kwarg_only and ("Tensor" in str(a.type) or "List" in str(a.type)) for a in self.arguments)
+        self.fresh = [i for i, alias in enumerate(self.alias) if alias is None]  # results that are new tensors
+        self.needs_positional = keyword or self.is_random or len(self.fresh) < len(self.alias) or not self.fresh or schema.name.endswith("_")
         self.generators = [i for i, a in enumerate(self.arguments) if "Generator" in str(a.type)]
         self.now = threading.local()  # .generators: those of the current call, which DTensor's cache could not hold
         self.library = self.positional = None
@@ -127,18 +129,19 @@ class _Strategy(Schema):
     def define(self):
         arguments = ", ".join(f"{_type_text(a, i in self.writes and f'(w{i}!)')} {a.name}" for i, a in enumerate(self.arguments)
                               if i not in self.generators)
-        fresh = [i for i, alias in enumerate(self.alias) if alias is None]
         name = self.overload._schema.name.replace("::", "_") + "_" + self.overload._overloadname + "_positional"
         self.library = torch.library.Library("dovetail_dtensor", "FRAGMENT")  # noqa: TOR901
-        self.library.define(f"{name}({arguments}) -> ({', '.join('Tensor' for _ in fresh)})", tags=torch.Tag.pt2_compliant_tag)
+        self.library.define(f"{name}({arguments}) -> ({', '.join('Tensor' for _ in self.fresh or [None])})", tags=torch.Tag.pt2_compliant_tag)
 
         def run(*values):
             values = list(values)
             for i, generator in zip(self.generators, self.now.generators):
                 values.insert(i, generator)
             made = self.call(values)
-            made = (made,) if len(self.alias) == 1 else made or ()
-            return self.returned([made[i] for i in fresh])
+            if not self.fresh:
+                return next(x for v in values for x in _leaves(v) if isinstance(x, torch.Tensor)).new_empty(0)
+            made = (made,) if len(self.alias) == 1 else made
+            return self.returned([made[i] for i in self.fresh])
 
         def traced(mode, /, *values):
             with mode:
@@ -184,10 +187,10 @@ class _Strategy(Schema):
         tensors = [(slot, x.strategies[0].output_spec) for slot, x in specs if isinstance(x, _torch.OpStrategy)]
         if self.out:
             self.check_out(given)
+        from torch.distributed.tensor import Replicate
         rows = []
         for outs, ins in self.placements(given):
-            fresh = [] if self.out else [o for o, alias in zip(outs, self.alias) if alias is None or not self.needs_positional]
-            rows.append(fresh + [ins[slot] if isinstance(x, _torch.OpStrategy) else None for slot, x in specs])
+            rows.append(([outs[i] for i in self.fresh] or [Replicate()]) + [ins[slot] if isinstance(x, _torch.OpStrategy) else None for slot, x in specs])
         found = _torch.expand_to_full_mesh_op_strategy(tensors[0][1].mesh, schema, rows, input_index=len(schema.op._schema.returns))
         stay = [(i, slot, now) for i, (slot, now) in enumerate(tensors) if slot in self.writes]
         fitting = [s for s in found.strategies if all(s.input_specs[i].placements == now.placements for i, _, now in stay)]

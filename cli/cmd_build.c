@@ -1296,7 +1296,11 @@ static int make(build *b)
     cli_signals_begin();
     b->place = cli_open_folder(as_file(b->folder));
     if (b->place < 0 || cli_temp_make(as_file(b->folder), &b->temp)) {
-        cli_fail("cannot write in folder '%s': %s", b->folder, strerror(errno));
+        cli_fail(errno == EPERM
+                ? "cannot build in folder '%s', in which others may rename files, nor in a folder for temporary files: "
+                  "%s; name a folder of your own with TMPDIR"
+                : "cannot write in folder '%s': %s",
+            b->folder, strerror(errno));
         goto done;
     }
     b->made = cli_join(b->temp.path, "out.so");

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -83,9 +84,11 @@ static void put_named(cli_text *to, const char *text, size_t size, const char *n
     cli_add(to, text + start, size - start);
 }
 
-static int write_file(const char *path, const cli_text *content)
+/* path: for messages. */
+static int write_file(int folder, const char *file, const char *path, const cli_text *content)
 {
-    FILE *f = fopen(path, "wx");
+    const int fd = openat(folder, file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
     if (!f)
         return cli_fail("cannot create '%s': %s", path, strerror(errno));
     const bool written = fwrite(content->data, 1, content->size, f) == content->size;
@@ -94,12 +97,12 @@ static int write_file(const char *path, const cli_text *content)
     return CLI_OK;
 }
 
-static int make_folders(const char *folder, const char *file)
+static int make_folders(int folder, const char *file, const char *shown)
 {
     for (const char *slash = strchr(file, '/'); slash; slash = strchr(slash + 1, '/')) {
-        char *path = cli_format("%s/%.*s", folder, (int)(slash - file), file);
-        const int failed = mkdir(path, 0777) && errno != EEXIST ? errno : 0;
-        const int status = failed ? cli_fail("cannot create folder '%s': %s", path, strerror(failed)) : CLI_OK;
+        char *path = cli_format("%.*s", (int)(slash - file), file);
+        const int failed = mkdirat(folder, path, 0777) && errno != EEXIST ? errno : 0;
+        const int status = failed ? cli_fail("cannot create folder '%s/%s': %s", shown, path, strerror(failed)) : CLI_OK;
         free(path);
         if (status)
             return status;
@@ -107,17 +110,18 @@ static int make_folders(const char *folder, const char *file)
     return CLI_OK;
 }
 
-static int write_templates(const char *folder, const char *name, cli_text *list)
+/* folder: the new one, open; shown: its path, for messages. */
+static int write_templates(int folder, const char *shown, const char *name, cli_text *list)
 {
     int status = CLI_OK;
     for (size_t i = 0; i < NTEMPLATES && !status; i++) {
         cli_text file = { 0 }, content = { 0 };
         put_named(&file, templates[i].path, strlen(templates[i].path), name);
         put_named(&content, templates[i].data, templates[i].size, name);
-        char *path = cli_join(folder, file.data);
-        status = make_folders(folder, file.data);
+        char *path = cli_join(shown, file.data);
+        status = make_folders(folder, file.data, shown);
         if (!status)
-            status = write_file(path, &content);
+            status = write_file(folder, file.data, path, &content);
         if (!status)
             cli_addf(list, "%s%s", i ? "\n" : "", file.data);
         free(path);
@@ -127,23 +131,21 @@ static int write_templates(const char *folder, const char *name, cli_text *list)
     return status;
 }
 
-/* After a failure: remove the written files and folders, deepest first, and nothing else. */
-static void remove_templates(const char *folder, const char *name)
+/* After a failure: remove the written files and folders, deepest first, and nothing else. They are found from the open folder:
+ * another user may have put something else in its place. */
+static void remove_templates(int folder, const char *path, const char *name)
 {
     for (size_t i = 0; i < NTEMPLATES; i++) {
         cli_text file = { 0 };
         put_named(&file, templates[i].path, strlen(templates[i].path), name);
-        for (;;) {
-            char *path = cli_join(folder, file.data), *slash = strrchr(file.data, '/');
-            remove(path);
-            free(path);
-            if (!slash)
-                break;
+        unlinkat(folder, file.data, 0);
+        for (char *slash; (slash = strrchr(file.data, '/'));) {
             *slash = 0;
+            unlinkat(folder, file.data, AT_REMOVEDIR);
         }
         cli_text_free(&file);
     }
-    rmdir(folder);
+    rmdir(path);
 }
 
 static int run(const cli_args *args)
@@ -156,6 +158,7 @@ static int run(const cli_args *args)
         folder[n - 1] = 0;
     const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
     cli_text list = { 0 };
+    struct stat s;
     int status = check_name(args->verb, name);
     if (status)
         goto done;
@@ -164,11 +167,15 @@ static int run(const cli_args *args)
                                  : cli_fail("cannot create folder '%s': %s", folder, strerror(errno));
         goto done;
     }
-    status = write_templates(folder, name, &list);
-    if (status) {
-        remove_templates(folder, name);
+    const int made = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    status = made < 0 || fstat(made, &s) || s.st_uid != geteuid() ? cli_fail("'%s' was replaced by another user", folder)
+                                                                  : write_templates(made, folder, name, &list);
+    if (status && made >= 0)
+        remove_templates(made, folder, name);
+    if (made >= 0)
+        close(made);
+    if (status)
         goto done;
-    }
     printf("%s%s%s: a new operator project\n", cli_style(stdout, CLI_BOLD), folder, cli_style(stdout, CLI_PLAIN));
     for (const char *p = list.data; p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL)
         printf("  %.*s\n", (int)strcspn(p, "\n"), p);

@@ -449,11 +449,11 @@ static void remove_stale(int folder, bool safe)
 
 static bool is_safe(const char *folder) { return !dv_folder_check(*folder ? folder : ".", DV_FOLDER_ANY_ROOT); }
 
-/* The folder, or else the usual folder for temporary files: one in which nobody else can rename what this user makes. NULL: none.
- */
+/* The folder, or else one for temporary files, in which nobody else can rename what this user makes. NULL: there is none. Images
+ * of containers have /tmp without its sticky bit now and then. */
 static const char *choose_base(const char *folder)
 {
-    const char *const bases[] = { getenv("TMPDIR"), "/tmp", getenv("XDG_RUNTIME_DIR") };
+    const char *const bases[] = { getenv("TMPDIR"), "/tmp", getenv("XDG_RUNTIME_DIR"), "/var/tmp", getenv("HOME"), "/dev/shm" };
     if (is_safe(folder))
         return *folder ? folder : ".";
     for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)

@@ -380,6 +380,31 @@ def test_a_full_disk(place, kilobytes):
         assert r.code in (0, 1) and not list(disk.rglob(".dovetail-build-*"))
 
 
+@two_users
+def test_a_project_on_a_full_disk(place):
+    """Nothing is left of it."""
+    with mounted(place, "size=24k") as disk:
+        assert "No space left" in place("new", str(disk / "my_ops"), code=1).err
+        assert not list(disk.iterdir())
+
+
+@two_users
+def test_no_folder_of_this_users_own(place):
+    """Where all folders for temporary files are open to everybody, as in some images of containers."""
+    script = """mount --make-rprivate / && for d in /tmp /dev/shm /var/tmp; do mount -t tmpfs -o mode=0777 none $d || exit 77; done
+cd /tmp && cp "$1" ops.c && HOME=$2 dovetail build ops.c; echo $?; HOME= dovetail build ops.c; echo $?; ls -A /tmp $2"""
+    home = pathlib.Path(tempfile.mkdtemp(dir="/run", prefix="dovetail-home-"))
+    source = place.folder / "ops.c"
+    copy = shutil.copy(source, home)
+    r = subprocess.run(["unshare", "-m", "bash", "-c", script, "bash", copy, str(home)], env=place.env | {"TMPDIR": "", "XDG_RUNTIME_DIR": ""},
+                       capture_output=True, text=True)
+    shutil.rmtree(home)
+    if r.returncode == 77 or "unshare" in r.stderr:
+        pytest.skip("this process cannot make a mount namespace")
+    assert "\n0\n" in r.stdout and "\n1\n" in r.stdout and ".dovetail-build-" not in r.stdout, r
+    assert "in which others may rename files" in r.stderr and "TMPDIR" in r.stderr
+
+
 @pytest.mark.parametrize("env", [{"TMPDIR": "/proc/no"}, {"TMPDIR": "relative"}, {"TMPDIR": ""}, {"HOME": ""}, {"HOME": "/proc/no"},
                                  {"HOME": "/proc/1"}], ids=str)
 def test_strange_environments(place, env):

@@ -355,8 +355,9 @@ static void commit_operator(dv_operator *op)
 }
 
 /* The attachment that a wish becomes, not yet linked. */
-typedef struct grant {
-    struct grant *next;
+typedef struct dv__grant {
+    struct dv__grant *next;
+    struct dv__grant *same; /* the one before it for the same operator */
     dv_operator *op;
     dv__attachment *a;
 } grant;
@@ -365,6 +366,7 @@ static void free_grants(grant *g, bool with_attachments)
 {
     for (grant *next; g; g = next) {
         next = g->next;
+        g->op->granted = NULL;
         if (with_attachments)
             dv__attachment_free(g->a);
         dv__free(g);
@@ -377,23 +379,24 @@ static int prepare_wish(const dv__wish *wish, grant **grants)
     const size_t begin = lower_bound(wish->name), end = past(begin, wish->name);
     for (size_t i = begin; i < end; i++) {
         size_t attachments = 1, rows = 0; /* rows that the same library has already attached to this operator count too */
-        for (const grant *g = *grants; g; g = g->next)
-            if (g->op == operators[i]) {
-                attachments++;
-                rows += g->a->rows.n;
-            }
+        for (const grant *g = operators[i]->granted; g; g = g->same) {
+            attachments++;
+            rows += g->a->rows.n;
+        }
         grant *g = dv__calloc(1, sizeof *g);
         if (!g)
             return DV_ENOMEM;
         g->next = *grants;
         g->op = operators[i];
-        *grants = g;
+        g->same = g->op->granted;
+        *grants = g->op->granted = g;
         int status = attachment_new(operators[i], wish, i == end - 1, &g->a);
         if (!status)
             status = prepare(operators[i], attachments, rows + g->a->rows.n, 0);
         if (status) {
             dv__attachment_free(g->a);
             *grants = g->next;
+            g->op->granted = g->same;
             dv__free(g);
             return status;
         }
@@ -401,20 +404,12 @@ static int prepare_wish(const dv__wish *wish, grant **grants)
     return DV_OK;
 }
 
-static bool granted_later(const grant *g)
-{
-    for (const grant *other = g->next; other; other = other->next)
-        if (other->op == g->op)
-            return true;
-    return false;
-}
-
 static void commit_grants(grant *grants)
 {
     for (grant *g = grants; g; g = g->next)
         attach(g->op, g->a);
     for (grant *g = grants; g; g = g->next)
-        if (!granted_later(g))
+        if (!g->same) /* once for each operator */
             publish(g->op);
     free_grants(grants, false);
 }

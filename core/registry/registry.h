@@ -81,7 +81,8 @@ struct dv_operator {
     dv__native *native;              /* NULL: none */
     dv__formula *gradient, *tangent; /* NULL: none */
     dv__binding *binding;            /* of the declared struct; NULL when registered by hand */
-    dv_operator *functional;         /* of a functional form: the operator that it is made from, with a reference; else NULL */
+    struct dv__grant *granted; /* while a library is registered: the latest of its attachments to this operator; else NULL */
+    dv_operator *functional;   /* of a functional form: the operator that it is made from, with a reference; else NULL */
     dv_shape_fn shape;
     struct {
 #define DV__TEXT(name, who) const char *name;

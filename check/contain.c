@@ -145,6 +145,9 @@ static uint32_t count_descendants(const pid_t *spared, size_t nspared)
 static void kill_descendants(const pid_t *spared, size_t nspared, double seconds)
 {
     const double end = check_now() + seconds;
+    siginfo_t info = { .si_pid = 0 };
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && errno == ECHILD)
+        return;
     for (bool any = true; any && check_now() < end;) {
         any = false;
         const size_t n = list_descendants(spared, nspared);

@@ -638,6 +638,7 @@ static int check_once(const cli_args *args, check_options *options)
     check_contain_begin();
     cli_exits_at_once = true; /* destructors of libraries may do anything */
     const int status = check(args, &t, options);
+    check_contained_end_all();
     cli_temp_remove(&t.temp);
     cli_signals_end();
     return status;

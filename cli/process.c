@@ -199,14 +199,16 @@ static void kill_orphans(const cli_text *before)
 
 /* Waits until the child has ended, reads its output and passes this process's signals on to the child's process group. Neither an
  * output that was closed nor one that a process holds open after the child's end delays it: the output ends with what the pipe
- * holds when the child has ended. Then the rest of the group is killed. */
-static int wait_for(pid_t child, int fd, capture *output)
+ * holds when the child has ended. Then the rest of the group is killed. So is a child that does not end within `limit` seconds
+ * (0: no limit), or whose output is read and that was stopped: by code that it runs, as no terminal stops it. */
+static int wait_for(pid_t child, int fd, capture *output, double limit)
 {
     enum { PIPE_MOST = 1 << 20 };
     static const struct timespec look_again = { .tv_nsec = 20 * 1000 * 1000 };
     const int process = (int)syscall(SYS_pidfd_open, child, 0); /* -1 before Linux 5.3: only the time out is left */
     int status = 0, sent = 0;
     double signalled = 0;
+    const double begin = cli_now();
     bool open = fd >= 0;
     siginfo_t info = { .si_pid = 0 };
     if (open)
@@ -227,6 +229,8 @@ static int wait_for(pid_t child, int fd, capture *output)
             status = -1 - errno;
             break;
         }
+        if (limit > 0 && cli_now() - begin > limit)
+            kill(-child, SIGKILL);
     }
     if (open)
         read_some(fd, PIPE_MOST, output);
@@ -313,7 +317,7 @@ int cli_run(const char *const *argv, const char *extra_env, cli_text *output)
     free(env);
     if (fds[1] >= 0)
         close(fds[1]);
-    const int status = error ? -1 - error : wait_for(child, fds[0], &r.output);
+    const int status = error ? -1 - error : wait_for(child, fds[0], &r.output, 0);
     run_end(&r);
     if (fds[0] >= 0)
         close(fds[0]);
@@ -322,7 +326,7 @@ int cli_run(const char *const *argv, const char *extra_env, cli_text *output)
 
 int cli_run_function(int (*fn)(void *user, int fd), void *user, cli_text *output)
 {
-    enum { OUTPUT_HALF = 1 << 26 };
+    enum { OUTPUT_HALF = 1 << 26, LIMIT = 30 };
     run r;
     int fds[2];
     fflush(stdout);
@@ -342,7 +346,7 @@ int cli_run_function(int (*fn)(void *user, int fd), void *user, cli_text *output
     if (child > 0)
         setpgid(child, child);
     close(fds[1]);
-    const int status = child < 0 ? -1 - errno : wait_for(child, fds[0], &r.output);
+    const int status = child < 0 ? -1 - errno : wait_for(child, fds[0], &r.output, LIMIT);
     const size_t left_out = run_end(&r);
     close(fds[0]);
     return left_out ? -1 - EFBIG : status;

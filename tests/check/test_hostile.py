@@ -288,3 +288,13 @@ def test_output_that_nobody_reads(tmp_path, how):
         run.process.send_signal(signal.SIGTERM)
     run.process.wait(timeout=100)
     assert not run.processes() and run.process.returncode in (1, -signal.SIGPIPE, -signal.SIGTERM)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["waits at load", "stops at load", "kills its parent at load"])
+def test_a_source_whose_library_does_not_load(tmp_path, name):
+    """Building a source loads its binary, too."""
+    Run(tmp_path, name, "--op", "none").process.communicate(timeout=100)
+    done = subprocess.run([COMMAND, "check", "--json", tmp_path / "f.c"], capture_output=True, text=True, timeout=100)
+    failed = [r for r in json.loads(done.stdout)["results"] if r["result"] == "fail"]
+    assert done.returncode == 1 and [r["property"] for r in failed] == ["binding"]

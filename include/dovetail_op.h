@@ -411,7 +411,7 @@ struct dv_context {
 #endif
 
 /* Set the call's error message and return status: `return dv_error(ctx, DV_EINVAL, "token %lld is out of range", t);`
- * A call keeps its first error, also among worker threads. The message is copied. */
+ * A call keeps its first error, also among worker threads. The message is copied. A status of 0 becomes DV_EKERNEL. */
 DV__PRINTF(3, 4) static inline int dv_error(dv_context *ctx, int status, const char *format, ...)
 {
     va_list args;
@@ -420,6 +420,10 @@ DV__PRINTF(3, 4) static inline int dv_error(dv_context *ctx, int status, const c
     va_end(args);
     return status;
 }
+/* Returns a status that a compiler sees is not 0: what a function sets only where it does not fail is not taken for
+ * uninitialized. */
+DV_INLINE int dv__not_ok(int status) { return status ? status : DV_EKERNEL; }
+#define dv_error(...) dv__not_ok(dv_error(__VA_ARGS__))
 
 /* Memory that is freed when the kernel returns. alignment is a power of two; NULL when out of memory (the error is already set:
  * return DV_ENOMEM). For the kernel's own thread: in a piece of dv_parallel_for() it is an error. Allocate before the loop, or

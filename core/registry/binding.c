@@ -89,7 +89,7 @@ static int fail_missing(const binder *b, size_t slot)
     if (describe_slot(b, slot, &what))
         return DV_ENOMEM;
     if (wanted)
-        dv_fail(DV_ESCHEMA, "operator %s: %s has no field in the struct; expected '%s'", b->op_name, what,
+        dv_fail(DV_ESCHEMA, "operator %s: %s is not in DV_OPERATOR's list of fields; expected a field '%s'", b->op_name, what,
             dv_field_at(wanted)->ctype);
     else
         dv_fail(DV_ESCHEMA, "operator %s: %s cannot be held by a struct", b->op_name, what);

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-import dovetail
+import dovetail as package
 import numpy
 import pytest
 from cli_helpers import BUILD, COMMAND, ROOT, Dovetail, symbols
@@ -367,7 +367,7 @@ def test_sums_are_not_broken_apart(project, cc, flags):
     ones, found = numpy.linspace(-9, 9, 999, dtype=numpy.float32), []
     for out, more in (("plain.so", []), ("fast.so", options)):
         project("build", "--cc", cc, *more, "-o", out)
-        with dovetail.load(project.folder / out) as library:
+        with package.load(project.folder / out) as library:
             found.append(library.swiglu(ones, ones))
     numpy.testing.assert_allclose(*found, rtol=1e-6)
 
@@ -684,3 +684,44 @@ def test_concurrent_builds(project, source):
 def test_mode_follows_umask(project):
     p = subprocess.run(["bash", "-c", "umask 027; dovetail build"], cwd=project.folder, env=project.env)
     assert p.returncode == 0 and stat.S_IMODE((project.folder / "my_ops.so").stat().st_mode) == 0o750
+
+
+FAILS = """
+#include <dovetail_op.h>
+struct f { const dv_tensor *x; int64_t k; dv_tensor *out; };
+static int pick(dv_context *ctx, int64_t k, float *scale, int64_t *at)
+{
+    if (k < 0)
+        return dv_error(ctx, DV_EINVAL, "k is %lld", (long long)k);
+    if (k > 3)
+        return k > 9 ? dv_error(ctx, DV_ELIMIT, "k is large") : dv_error(ctx, (int)-k, "k is no number for this");
+    *scale = (float)k, *at = k;
+    return DV_OK;
+}
+static int f_f32(dv_context *ctx, const struct f *a)
+{
+    const float *x = a->x->data;
+    float *out = a->out->data, scale;
+    int64_t at;
+    const int status = pick(ctx, a->k, &scale, &at);
+    if (status)
+        return status;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        out[i] = x[i] * scale + (float)at;
+    return DV_OK;
+}
+DV_OPERATOR(f, struct f, (x, k, out), .schema = "f(Tensor x, int k) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32; parallel(*s)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f_f32)));
+DV_LIBRARY(fails, &dv_op_f);
+"""
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("options", [[], ["-g"], ["-X", "-O2"], ["-X", "-Os"], ["-X", "-O0"], ["-X", "-std=gnu17"]])
+def test_what_an_error_leaves_unset_is_no_warning(dovetail, cc, options):
+    """dv_error() gives a status that is not 0, and the compiler knows it."""
+    dovetail.write("f.c", FAILS)
+    assert dovetail("build", "f.c", "-W", "--json", "--cc", cc, *options).json["messages"] == ""
+    for k in (-1, 5, 10):
+        with pytest.raises(package.DovetailError):
+            package.load(str(dovetail.folder / "f.so")).f(numpy.ones(3, "f4"), k)

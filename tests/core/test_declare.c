@@ -198,11 +198,12 @@ static const struct bad {
 } bad[] = {
     /* the struct against the schema */
     { OP(struct unary, (x, out), .schema = "f(Tensor x, Tensor y) -> Tensor"), DV_ESCHEMA,
-        "operator decl::f: argument 'y' of type Tensor has no field in the struct; expected 'const dv_tensor *'" },
+        "operator decl::f: argument 'y' of type Tensor is not in DV_OPERATOR's list of fields; expected a field 'const dv_tensor "
+        "*'" },
     { OP(struct unary, (x), .schema = S), DV_ESCHEMA,
-        "result 'out' of type Tensor has no field in the struct; expected 'dv_tensor *'" },
-    { OP(struct unary, (x), .schema = "f(Tensor x) -> Tensor"), DV_ESCHEMA, "result 0 of type Tensor has no field" },
-    { OP(struct two, (x, a), .schema = "f(Tensor x) -> (Tensor, Tensor)"), DV_ESCHEMA, "result 1 of type Tensor has no field" },
+        "result 'out' of type Tensor is not in DV_OPERATOR's list of fields; expected a field 'dv_tensor *'" },
+    { OP(struct unary, (x), .schema = "f(Tensor x) -> Tensor"), DV_ESCHEMA, "result 0 of type Tensor is not in" },
+    { OP(struct two, (x, a), .schema = "f(Tensor x) -> (Tensor, Tensor)"), DV_ESCHEMA, "result 1 of type Tensor is not in" },
     { OP(struct two, (x, a, b), .schema = "f(Tensor x) -> Tensor"), DV_ESCHEMA,
         "field 'b' is neither an argument nor a result of 'decl::f(Tensor x) -> Tensor'" },
     { OP(struct unary, (x, out), .schema = "f(Tensor y) -> Tensor out"), DV_ESCHEMA,
@@ -255,7 +256,7 @@ static const struct bad {
     { { .size = sizeof(dv_operator_decl), .name = "f" }, DV_ESCHEMA, "neither a schema nor a struct to infer one from" },
     { { .size = sizeof(dv_operator_decl), .schema = S }, DV_EBINARY, "operator 0: it has no name" },
     { { .size = sizeof(dv_operator_decl), .name = "f", .schema = S }, DV_ESCHEMA,
-        "argument 'x' of type Tensor has no field in the struct" },
+        "argument 'x' of type Tensor is not in DV_OPERATOR's list of fields" },
     /* the contract */
     { OP(struct unary, (x, out), .schema = S, .contract = "x[*s -> out[*s]:T"), DV_ESYNTAX,
         "operator decl::f: contract: column" },

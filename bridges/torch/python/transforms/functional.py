@@ -40,7 +40,9 @@ def install(operator, library):
 def install_written(operator, library):
     """For torch.func.functionalize: an operator that writes and returns no argument, declared or the Schema of one in Python. library: of its
     namespace."""
-    _while_inside.add(_Writes(operator, library))
+    rule = _Writes(operator, library)
+    rule.twin  # now: graphs that were saved may hold it
+    _while_inside.add(rule)
 
 
 def give_rule(overload, rule):

@@ -86,17 +86,22 @@ class _Strategy(Schema):
     def register(self):
         if self.needs_positional:
             _torch._custom_op_handlers[self.overload] = self.handle
+            _torch.sharding_propagator.op_to_schema_info[self.overload] = self.info(self.overload)
         else:
             self.give(self.overload)
         if self.is_random:
             _torch._random_ops.add(self.overload)
 
     def give(self, overload):
-        """Registers this strategy for an overload. Its key in DTensor's cache has every argument from the first on that is not a tensor: an
-        absent tensor before that would not count."""
+        """Registers this strategy for an overload."""
+        _torch.sharding_propagator.register_op_strategy(overload, self, self.info(overload))
+
+    def info(self, overload):
+        """What DTensor's cache has in its key: every argument from the first on that is not a tensor (an absent tensor before that would not
+        count), and all that are given by keyword."""
         first = next((i for i, a in enumerate(self.arguments) if str(a.type) != "Tensor"), len(self.arguments))
         keywords = [a.name for a in overload._schema.arguments if a.kwarg_only]
-        _torch.sharding_propagator.register_op_strategy(overload, self, _torch.RuntimeSchemaInfo(first, keywords or None, needs_pytree=True))
+        return _torch.RuntimeSchemaInfo(first, keywords or None, needs_pytree=True)
 
     def remove(self):
         propagator = _torch.sharding_propagator

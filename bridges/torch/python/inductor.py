@@ -14,7 +14,7 @@ import unittest.mock
 import torch
 from torch.utils import _pytree as pytree
 
-from . import private, registration
+from . import digest, private, registration, short
 from .formula import called
 from .operator import natives
 from .private import inductor as _torch
@@ -27,8 +27,26 @@ def install(operator):
         return  # Inductor must see that a view is one
     lowering.lowerings[operator.overload] = _Lowering(operator)
     if not _takes_contiguous(operator):
-        tag = _torch.get_layout_constraint_tag(operator.overload, with_default=True)
-        lowering.add_layout_constraint(operator.overload, lowering.tag_to_layout_constraint(tag))
+        _keep_strides(operator.overload)
+
+
+def install_python(overload):
+    """Installs the lowering of an operator with a Python kernel: torch's own, with _apart() before it."""
+    if overload._schema.is_mutable and overload not in lowering.lowerings:
+        call = lowering.fallback_handler(overload)
+
+        def lower(*args, **kwargs):
+            args, kwargs = _apart(overload, args, kwargs)
+            return call(*args, **kwargs)
+
+        lowering.lowerings[overload] = lower
+        _keep_strides(overload)
+
+
+def _keep_strides(overload):
+    """Its arguments have the strides of eager mode, or what its tags say."""
+    tag = _torch.get_layout_constraint_tag(overload, with_default=True)
+    lowering.add_layout_constraint(overload, lowering.tag_to_layout_constraint(tag))
 
 
 def _takes_contiguous(operator):
@@ -39,14 +57,16 @@ def _takes_contiguous(operator):
 
 
 # ---- the caches on disk. Their keys have an operator's name: also what it declares must be the same, and what the operators declare that
-# its formulas call, and so on; which of them the policy turns off; and this file, which writes the calls.
+# its formulas call, and so on; which of them the policy turns off; the schema and the rules of an operator with a Python kernel (what the fake
+# function and the gradient do ends up in the program); and this file, which writes the calls.
 
-_OWN = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+_OWN = hashlib.sha256(b"".join(pathlib.Path(__file__).with_name(f"{name}.py").read_bytes() for name in ("inductor", "functionalized", "digest"))).hexdigest()
 
 
 def _declarations(module):
-    """A hash of the declarations of the graph's operators; None: the graph has no Dovetail operator."""
-    found = {}
+    """A hash of the declarations of the graph's operators; None: the graph has no Dovetail operator. Raises digest.Unknown where the rules of one
+    have no hash."""
+    found, described = {}, {}
     graphs = [m for m in module.modules() if isinstance(m, torch.fx.GraphModule)] if module is not None else []
     for node in (n for g in graphs for n in g.graph.nodes):
         for x in (node.target, *node.args):
@@ -54,7 +74,19 @@ def _declarations(module):
                 _collect(x._schema.name if isinstance(x, torch._ops.OpOverload) else x._qualified_op_name, found)
                 if isinstance(x, torch._ops.OpOverload) and x.name() in natives:
                     _collect(natives[x.name()].name, found)
+                for overload in [x] if isinstance(x, torch._ops.OpOverload) else [getattr(x, name) for name in x.overloads()]:
+                    if overload.name() not in described:
+                        rules = short.rules(overload)
+                        described[overload.name()] = rules and digest.describe([str(overload._schema), rules], lambda o: _rules(o, found))
+    found.update((f"rules of {name}", text) for name, text in described.items() if text)
     return hashlib.sha256(json.dumps([_OWN, found], sort_keys=True).encode()).hexdigest() if found else None
+
+
+def _rules(overload, found):
+    """What an operator that a rule calls has in the key."""
+    _collect(overload.name(), found)
+    rules = short.rules(overload)
+    return rules and [str(overload._schema), rules]
 
 
 def _collect(name, found):
@@ -67,9 +99,22 @@ def _collect(name, found):
 
 
 def _add_declarations(details, module, *args, **kwargs):
-    declared = _declarations(module)
+    try:
+        declared = _declarations(module)
+    except digest.Unknown as unknown:
+        declared = _NoKey(unknown)
     if declared:
         details.dovetail = declared
+
+
+class _NoKey:
+    """In a key, it keeps the program out of the caches."""
+
+    def __init__(self, why):
+        self.why = why
+
+    def __reduce__(self):
+        raise _torch.BypassFxGraphCache(f"a rule of an operator with a Python kernel uses a value without a hash: {self.why}")
 
 
 private.Replaced("torch._inductor.codecache.FxGraphHashDetails.__init__", after=_add_declarations, module="torch._inductor.codecache")
@@ -87,6 +132,7 @@ class _Lowering:
 
     def create(self, args, kwargs):
         """The call in Inductor's graph, added once: an operator that writes must not occur twice."""
+        args, kwargs = _apart(self.operator.overload, args, kwargs)
         if not _torch or V.graph.cpp_wrapper or V.graph.fx_wrapper:
             return _TorchsCall.create(self.operator.overload, *args, **kwargs)
         if self.allocated:
@@ -94,6 +140,91 @@ class _Lowering:
         # A direct call knows by its tensors that its results are torch's.
         direct = any(isinstance(x, ir.IRNode) for x in pytree.tree_leaves((args, kwargs)))
         return (_Direct if direct else _TorchsCall).create(self.operator.overload, *args, **kwargs)
+
+
+# ---- arguments that are read, and lie in memory that the same call writes. Inductor removes copies (`clone`, `contiguous`, equal computations),
+# since its graph has no writes when it does so, and then lets operators write in place. Here the copies come back.
+
+def _apart(overload, args, kwargs):
+    """Returns the arguments, each read one that may overlap a written one replaced by a copy, in lists too."""
+    arguments = overload._schema.arguments
+    if not any(_is_written(a) for a in arguments):
+        return args, kwargs
+    by_name = {a.name: a for a in arguments}
+    given = [*zip(arguments, args), *((by_name[name], value) for name, value in kwargs.items())]
+    written = [_Memory(x) for a, value in given if _is_written(a) for x in _tensors(value)]
+    for memory in written:
+        V.graph.mark_buffer_mutated(memory.buffer)  # computes what still has to read it. torch does so after it has added the call
+
+    def read(argument, value):
+        if _is_written(argument):
+            return value
+        return pytree.tree_map(lambda x: _copy(x) if isinstance(x, ir.IRNode) and any(map(_Memory(x).may_overlap, written)) else x, value,
+                               is_leaf=lambda x: isinstance(x, ir.IRNode))
+
+    return tuple(read(a, x) for a, x in zip(arguments, args)), {name: read(by_name[name], x) for name, x in kwargs.items()}
+
+
+def _is_written(argument):
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def _tensors(value):
+    return [x for x in pytree.tree_leaves(value, is_leaf=lambda x: isinstance(x, ir.IRNode)) if isinstance(x, ir.IRNode)]
+
+
+class _Memory:
+    """The buffer of a tensor in Inductor's graph, and where in it the elements are. The tensor is computed if it is not yet."""
+
+    def __init__(self, x):
+        x = ir.ExternKernel.realize_input(x)
+        self.buffer, layout = x.get_name(), x.get_layout()
+        self.dtype, self.offset, self.dims = layout.dtype, layout.offset, list(zip(layout.size, layout.stride))
+
+    def may_overlap(self, other):
+        if self.buffer != other.buffer or any(V.graph.sizevars.statically_known_leq(n, 0) for n, _ in self.dims + other.dims):
+            return False
+        if self.dtype != other.dtype:  # then the units differ
+            return True
+        return not (self._lies_before(other) or other._lies_before(self) or self._interleaves(other))
+
+    def _lies_before(self, other):
+        """True if the last element is known to come before the other's first."""
+        return V.graph.sizevars.statically_known_lt(self.offset + sum((n - 1) * s for n, s in self.dims), other.offset)
+
+    def _interleaves(self, other):
+        """True if both repeat with the same period and keep to different parts of it: x[:, 0] and x[:, 1]."""
+        numbers = [self.offset, other.offset, *(k for dim in self.dims + other.dims for k in dim)]
+        if not all(isinstance(k, int) or getattr(k, "is_Integer", False) for k in numbers):
+            return False
+        for period in {int(s) for n, s in self.dims if n > 1 and s > 1}:
+            parts = []
+            for x in (self, other):
+                first = int(x.offset) % period
+                length = sum((int(n) - 1) * int(s) for n, s in x.dims if int(s) % period)
+                parts.append((first, first + length))
+            (a, b), (c, d) = parts
+            if max(b, d) < period and (b < c or d < a):
+                return True
+        return False
+
+
+def _copy(x):
+    strides = x.get_stride()
+    copy = ir.ExternKernel.copy_input(x)
+    return ir.ExternKernel.require_stride_order(copy, ir.get_stride_order(strides, V.graph.sizevars.shape_env))
+
+
+# ---- the offset of a view, which torch has no lowering for
+
+def _storage_offset(x):
+    """A number, or the expression of a symbol."""
+    offset = V.graph.current_node.meta["val"]
+    return offset.node.expr if isinstance(offset, torch.SymInt) else offset
+
+
+lowering.lowerings.setdefault(torch.ops.aten.sym_storage_offset.default, _storage_offset)
+lowering.lowerings.setdefault(torch.ops.aten.sym_storage_offset, _storage_offset)
 
 
 def _wrapped(x):

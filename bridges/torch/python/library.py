@@ -14,7 +14,7 @@ from .. import _core
 from .custom_op import CustomOp, custom_op
 from .overridden import full_name
 from .private import python_kernels as _torch
-from .short import Short, of, replaying
+from .short import Short, of, register_rule, replaying
 
 __all__ = sorted({*torch.library.__all__, "CustomOp", "custom_op", "direct_register_custom_op", "infer_schema", "opcheck"})
 
@@ -99,6 +99,7 @@ def register_fake(op, func=None, /, *, _stacklevel=1, **options):
 
 
 def register_autograd(op, backward, /, **options):
+    register_rule(_op(op), "autograd", backward, options.get("setup_context"))
     return torch.library.register_autograd(_op(op), backward, **options)
 
 
@@ -107,6 +108,7 @@ def register_vmap(op, func=None, /, **options):
 
 
 def register_autocast(op, device_type, cast_inputs, /, **options):
+    register_rule(_op(op), f"autocast {device_type}", cast_inputs)
     return torch.library.register_autocast(_op(op), device_type, cast_inputs, **options)
 
 

@@ -189,6 +189,7 @@ ATTRIBUTES = {
 # that Dynamo wraps; DTensor.
 OF_INSTANCES = {"_op_defs", "_op_impls", "_autograd_function_id", "_input_metadata", "_backward_cls", "_opoverload", "_qualname", "_backend_fns",
                 "_disabled_kernel", "_torchdynamo_orig_backend", "_local_tensor", "_spec", "_lib", "_name"}
+RULES = ("_abstract_fn", "_setup_context_fn", "_backward_fn", "_torch_dispatch_fns", "_vmap_fn", "_autocast_cpu_dtype", "_autocast_cuda_dtype")  # of CustomOpDef
 
 
 def _has_attributes(feature):
@@ -257,6 +258,9 @@ out = Feature("out", "graphs refuse out= overloads", "torch._subclasses.function
               "torch._subclasses.functional_tensor.FunctionalTensorMode", "torch._subclasses.functional_tensor.PythonFunctionalizeAPI")
 flops = Feature("flops", "FlopCounterMode counts nothing", "torch.utils.flop_counter.flop_registry", "torch._C._jit_resolve_packet",
                 after="torch.utils.flop_counter")
+functional_views = Feature(
+    "functional_views", "a compiled program that writes a part of an input with a storage offset writes another part",
+    "torch._higher_order_ops.auto_functionalize.get_base", "torch._from_functional_tensor", "torch._sync", "torch._prims_common.compute_required_storage_length")
 sharding = Feature("sharding", "DTensor refuses the operators", "torch.distributed.tensor.DTensor._op_dispatcher.sharding_propagator",
                    "torch.distributed.tensor.DTensor", "torch.distributed.tensor._random", "torch.distributed.tensor._random._rng_tracker",
                    "torch.distributed.tensor._random.OffsetBasedRNGTracker",
@@ -275,7 +279,7 @@ inductor = Feature(
     "torch._inductor.ir.FallbackKernel", "torch._inductor.ir.FallbackKernel.process_kernel", "torch._inductor.ir.MultiOutput",
     "torch._inductor.ir.MultiOutputLayout", "torch._inductor.lowering", "torch._inductor.lowering.lowerings",
     "torch._inductor.lowering.add_layout_constraint", "torch._inductor.lowering.tag_to_layout_constraint", "torch._inductor.virtualized.V",
-    "torch._library.utils.get_layout_constraint_tag", after="torch._inductor.lowering")
+    "torch._library.utils.get_layout_constraint_tag", "torch._inductor.lowering.fallback_handler", "torch._inductor.codecache.BypassFxGraphCache", after="torch._inductor.lowering")
 replacing = Feature("replacing", "some events in torch are missed: see private.Replaced")
 
 def _gives_reasons(feature):

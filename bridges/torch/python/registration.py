@@ -8,7 +8,7 @@ import warnings
 import torch
 
 from .. import _core, _errors
-from . import _when_imported, native, out, overridden, private, twin
+from . import _when_imported, functionalized, native, out, overridden, private, twin  # noqa: F401: functionalized mends torch's functions
 from .operator import Operator
 from .types import from_number
 

@@ -9,7 +9,7 @@ import threading
 
 import torch
 
-from . import _when_imported, native, private
+from . import _when_imported, functionalized, native, private  # noqa: F401: functionalized mends torch's functions
 from .. import _core
 from .private import DEVICES, python_kernels as _torch
 
@@ -44,6 +44,7 @@ class Short:
             # torch.jit.script looks up the name of a packet's call.
             _torch._register_builtin(packet._op, packet._qualified_op_name)
         self.call = self._calls[0] if self._calls else overload
+        _tell_inductor_of(overload)
         _all[overload._name] = self
 
     def set(self, key, fn):
@@ -70,6 +71,42 @@ class Short:
 
 def of(name):
     return _all.get(name)
+
+
+_registered = {}  # "ns::name" -> rules that dovetail.torch.library registered for an operator that is no CustomOpDef: kind -> functions
+
+
+def register_rule(op, kind, *functions):
+    """Notes a rule of an operator, for the keys of caches."""
+    if not isinstance(op, torch.library.CustomOpDef):
+        _registered.setdefault(op if isinstance(op, str) else op._name, {})[kind] = functions
+
+
+def rules(overload):
+    """Returns what torch does with an operator that has a Python kernel, apart from the kernel itself: functions, tags. None: another operator."""
+    if overload._name not in _all:
+        return None
+    made = _torch.OPDEFS.get(overload._name)
+    fake = private.fake and private.fake.singleton.find(overload._name).fake_impl.kernel
+    return [made and {name: getattr(made, name, None) for name in private.RULES}, getattr(fake, "func", None), _registered.get(overload._name),
+            sorted(map(str, overload._tags))]
+
+
+_to_lower = []  # overloads that Inductor does not know yet
+
+
+def _tell_inductor_of(overload):
+    if not _all:
+        private.registered()  # as a library: it counts until the process ends
+    _to_lower.append(overload)
+    _when_imported("torch._inductor.lowering", _tell_inductor)
+
+
+def _tell_inductor():
+    if private.inductor:
+        from . import inductor
+        while _to_lower:
+            inductor.install_python(_to_lower.pop())
 
 
 def _call(owner, schema, custom_op):

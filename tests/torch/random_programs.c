@@ -1,7 +1,11 @@
-/* The declared operators of test_random_programs.py. Each gives another result where an argument that it reads lies in memory that it writes. */
+/* The declared operators of test_random_programs.py. Each gives another result where an argument that it reads lies in memory
+ * that it writes. */
 #include <dovetail_op.h>
 
-struct rev { const dv_tensor *src; dv_tensor *dst; };
+struct rev {
+    const dv_tensor *src;
+    dv_tensor *dst;
+};
 static int rev_f32(dv_context *ctx, const struct rev *a)
 {
     const float *src = a->src->data;
@@ -12,10 +16,13 @@ static int rev_f32(dv_context *ctx, const struct rev *a)
         dst[n - 1 - k] = src[k];
     return DV_OK;
 }
-DV_OPERATOR(rev, struct rev, (src, dst), .schema = "rev(Tensor src, Tensor(a!) dst) -> ()", .contract = "src[*s]:f32, dst[*s]:f32",
-    .kernels = DV_KERNELS(DV_KERNEL(struct rev, "cpu", "f32", rev_f32)));
+DV_OPERATOR(rev, struct rev, (src, dst), .schema = "rev(Tensor src, Tensor(a!) dst) -> ()",
+    .contract = "src[*s]:f32, dst[*s]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct rev, "cpu", "f32", rev_f32)));
 
-struct rev_key { dv_tensor *dst; const dv_tensor *src, *more; };
+struct rev_key {
+    dv_tensor *dst;
+    const dv_tensor *src, *more;
+};
 static int rev_key_f32(dv_context *ctx, const struct rev_key *a)
 {
     const int64_t n = dv_numel(a->src);
@@ -24,8 +31,10 @@ static int rev_key_f32(dv_context *ctx, const struct rev_key *a)
         ((float *)a->dst->data)[n - 1 - k] = ((const float *)a->src->data)[k] + (a->more ? ((const float *)a->more->data)[k] : 1);
     return DV_OK;
 }
-DV_OPERATOR(rev_key, struct rev_key, (dst, src, more), .schema = "rev_key(Tensor(a!) dst, *, Tensor src, Tensor? more=None) -> ()",
-    .contract = "dst[*s]:f32, src[*s]:f32, more[*s]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct rev_key, "cpu", "f32", rev_key_f32)));
+DV_OPERATOR(rev_key, struct rev_key, (dst, src, more),
+    .schema = "rev_key(Tensor(a!) dst, *, Tensor src, Tensor? more=None) -> ()",
+    .contract = "dst[*s]:f32, src[*s]:f32, more[*s]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct rev_key, "cpu", "f32", rev_key_f32)));
 
 struct two { dv_tensor *x, *y; };
 static int two_f32(dv_context *ctx, const struct two *a)
@@ -41,7 +50,10 @@ static int two_f32(dv_context *ctx, const struct two *a)
 DV_OPERATOR(two, struct two, (x, y), .schema = "two(Tensor(a!) x, Tensor(b!) y) -> ()", .contract = "x[*s]:f32, y[*t]:f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct two, "cpu", "f32", two_f32)));
 
-struct all { dv_mut_tensors xs; dv_tensors ys; };
+struct all {
+    dv_mut_tensors xs;
+    dv_tensors ys;
+};
 static int all_f32(dv_context *ctx, const struct all *a)
 {
     (void)ctx;
@@ -50,10 +62,13 @@ static int all_f32(dv_context *ctx, const struct all *a)
             ((float *)a->xs.data[j]->data)[i] = ((const float *)a->ys.data[j]->data)[n - 1 - i] + (float)j;
     return DV_OK;
 }
-DV_OPERATOR(all, struct all, (xs, ys), .schema = "all(Tensor(a!)[] xs, Tensor[] ys) -> ()", .contract = "xs{i}[*s{i}]:f32, ys{i}[*s{i}]:f32",
-    .kernels = DV_KERNELS(DV_KERNEL(struct all, "cpu", "f32", all_f32)));
+DV_OPERATOR(all, struct all, (xs, ys), .schema = "all(Tensor(a!)[] xs, Tensor[] ys) -> ()",
+    .contract = "xs{i}[*s{i}]:f32, ys{i}[*s{i}]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct all, "cpu", "f32", all_f32)));
 
-struct turned { const dv_tensor *x; dv_tensor *out; };
+struct turned {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int turned_f32(dv_context *ctx, const struct turned *a)
 {
     const int64_t n = dv_numel(a->x);

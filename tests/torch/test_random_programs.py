@@ -135,7 +135,7 @@ class Program:
         return found[-1 - min(int(self.random.expovariate(0.5)), len(found) - 1)] if self.random.random() < 0.7 else self.random.choice(found)
 
     def add(self):
-        kind = self.random.choice(("view", "view", "view", "new", "clone", "clone", "aten", "call", "call", "call", "call", "hazard"))
+        kind = self.random.choice(("view", "view", "view", "new", "clone", "clone", "aten", "call", "call", "call", "call", "hazard", "part", "part"))
         before = len(self.lines), len(self.variables)
         try:
             getattr(self, kind)()
@@ -241,6 +241,13 @@ class Program:
             x = self.view(x)
         y = self.clone(x)
         self.call(x, y) if self.random.random() < 0.8 else self.call(y, x)
+
+    def part(self):
+        """A view with an offset, and a call that writes it."""
+        x = self.view()
+        if not x.values[0].storage_offset():
+            raise ValueError
+        self.call(x, self.expression("{0} * 2", x))
 
     # ---- the hazards
 

@@ -254,6 +254,15 @@ bool check_coverage_begin(const char *header, const char *map);
 /* The lines of the source that belong to functions which ran, and that were not reached: "41, 60-63"; "": none, or not known.
  * *loop: the line of a loop of which no case reached the body, though it is the last one of its function; 0: there is none. */
 void check_unreached(const char *binary, const char *map, const char *source, char *out, size_t room, int32_t *loop);
+/* The instruction of an operator's binary at which a fault was raised, or the call that led to it. */
+typedef struct check_origin {
+    char object[256]; /* path of the loaded binary; "": not known */
+    uint64_t at;      /* address of the instruction in that file */
+} check_origin;
+
+/* Finds the line of a fault: "scale.c:12". False: it is not known, as of a binary without line numbers. `source` (or NULL) is the
+ * file whose line is wanted where code of several files is inlined. */
+bool check_origin_line(const check_origin *origin, const char *source, char *out, size_t size);
 /* A size to try, with its neighbours. */
 void check_add_special(check_op *op, int64_t x);
 /* The same for the sizes that a C file compares with. */
@@ -686,6 +695,7 @@ typedef struct check_result {
     check_how how;                           /* of a failure */
     check_made made[CHECK_MADE];             /* the first results as inferred by dv_infer(); views and arguments are left out */
     char note[512];                          /* the last message of a kernel that refused a case */
+    check_origin origin;                     /* of a fault */
     char left_out[160];                      /* for a pass: what was not checked, and why */
     check_loop loops[CHECK_LOOPS];           /* of parallel */
     bool in_pieces;                          /* of parallel: some case had several */

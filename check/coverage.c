@@ -82,6 +82,33 @@ static void find_lines(const char *binary, const char *source, block *blocks, si
         pclose(answer);
 }
 
+bool check_origin_line(const check_origin *origin, const char *source, char *out, size_t size)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+"; /* without meaning for a shell */
+    const char *const base = source && strrchr(source, '/') ? strrchr(source, '/') + 1 : source;
+    char command[400], line[4200];
+    bool found = false, own = false;
+    if (!*origin->object || !memchr(origin->object, 0, sizeof origin->object) || origin->object[strspn(origin->object, plain)])
+        return false;
+    snprintf(command, sizeof command, "addr2line -i -e %s 0x%llx 2>/dev/null", origin->object, (unsigned long long)origin->at);
+    FILE *answer = popen(command, "r");
+    while (answer && !own && fgets(line, sizeof line, answer)) { /* the innermost inlined function comes first */
+        char *const colon = strrchr(line, ':'), *const slash = strrchr(line, '/'), *const file = slash ? slash + 1 : line;
+        const long number = colon ? strtol(colon + 1, NULL, 10) : 0;
+        if (number < 1)
+            continue;
+        *colon = 0;
+        own = base && !strcmp(file, base);
+        if (own || !found)
+            snprintf(out, size, "%s:%ld", file, number);
+        found = true;
+    }
+    if (answer)
+        pclose(answer);
+    return found;
+}
+
 static int by_line(const void *a, const void *b)
 {
     const block *x = a, *y = b;

@@ -133,6 +133,9 @@ static void print_failure(const printer *p, const check_job *job)
         print_case(job, p->to);
         fputs("\n", p->to);
     }
+    char line[300];
+    if (r->fault && check_origin_line(&r->origin, job->op->source, line, sizeof line))
+        fprintf(p->to, "     at %s\n", line);
     if (job->last_seed > job->seed && r->seed)
         fprintf(p->to, "     with --seed %llu\n", (unsigned long long)r->seed);
     const char *between = "     other rows that fail in this way: ";
@@ -438,6 +441,9 @@ static void put_job(const check_job *job, FILE *to)
         put_member(to, r->outcome == CHECK_FAIL ? "message" : "because", r->message);
     else if (*r->left_out)
         put_member(to, "without", r->left_out);
+    char at[300];
+    if (r->outcome == CHECK_FAIL && r->fault && check_origin_line(&r->origin, job->op->source, at, sizeof at))
+        put_member(to, "at", at);
     if (line_of(job->op)) {
         put_member(to, "file", check_json_text(job->op->json, "file"));
         fprintf(to, ", \"line\": %lld", line_of(job->op));

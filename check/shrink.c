@@ -32,6 +32,7 @@ static bool keep_if_fails(shrinker *s)
     memcpy(r->message, s->shared->message, sizeof r->message);
     r->how = s->shared->how;
     memcpy(r->made, s->shared->made, sizeof r->made);
+    r->origin = s->shared->origin;
     r->has_before = s->shared->has_before;
     r->before = s->shared->before;
     s->moved = true;

@@ -3,7 +3,9 @@
  * case_ms of processor time, and four times as much when it is tried again to be sure; a child that sleeps for two seconds is
  * killed. */
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <math.h>
@@ -184,6 +186,47 @@ static bool is_below_stack(uintptr_t at, const void *context)
 
 static uintptr_t stack_low, stack_high; /* of this thread, with what lies below */
 
+/* True of an object that holds code of an operator: not this program, nor the C library and the compiler's. */
+static bool is_operator_object(const Dl_info *object)
+{
+    static const char *const others[] = { "libc.", "libm.", "libgcc_s", "libpthread", "libdl.", "ld-linux", "linux-vdso",
+        "libstdc++" };
+    const char *slash = strrchr(object->dli_fname, '/'), *name = slash ? slash + 1 : object->dli_fname;
+    Dl_info own;
+    if (!dladdr((void *)(uintptr_t)is_operator_object, &own) || own.dli_fbase == object->dli_fbase)
+        return false;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strncmp(name, others[i], strlen(others[i])))
+            return false;
+    return true;
+}
+
+/* Notes the innermost instruction of the operator's binary: the one that raised the fault, or the call that led to it. It comes
+ * last in a handler: the message stays where a broken stack ends the process here. */
+static void note_origin(check_result *r, const void *context)
+{
+    enum { FRAMES = 32 };
+    void *frames[FRAMES + 1] = { NULL };
+    size_t n = 1;
+#if defined(__x86_64__)
+    frames[0] = (void *)(uintptr_t)((const ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+#else
+    (void)context;
+#endif
+    Dl_info object;
+    if (!frames[0] || !dladdr(frames[0], &object) || !is_operator_object(&object)) {
+        const int more = backtrace(frames + 1, FRAMES);
+        n += more > 0 ? (size_t)more : 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!frames[i] || !dladdr(frames[i], &object) || !object.dli_fname || !is_operator_object(&object))
+            continue;
+        snprintf(r->origin.object, sizeof r->origin.object, "%s", object.dli_fname);
+        r->origin.at = (uintptr_t)frames[i] - (uintptr_t)object.dli_fbase - (i > 0); /* of a call: not the return address */
+        return;
+    }
+}
+
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     static const struct {
@@ -222,6 +265,8 @@ static void on_fault(int number, siginfo_t *info, void *context)
             if (names[i].number == number)
                 say(r, CHECK_FAULT_CRASH, names[i].kind, "%s", names[i].says);
     }
+    if (!is_end)
+        note_origin(r, context);
     _exit(STOPPED);
 }
 
@@ -1431,6 +1476,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options, ch
     *out = NULL;
     *nout = 0;
     case_ms = options->case_ms;
+    backtrace((void *[1]){ NULL }, 1); /* its first call loads a library, which a handler must not */
     interrupted = options->interrupted;
     shown.fn = options->progress;
     shown.user = options->user;

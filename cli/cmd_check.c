@@ -110,11 +110,13 @@ static int add_source(targets *t, const char *path)
         free(binary);
         binary = cli_format("%s/%zu-%.*s.so", t->temp.path, ++t->built, stem, name);
     }
-    const char **argv = cli_alloc(NULL, t->nflags + 7, sizeof *argv);
-    const char *const head[] = { "/proc/self/exe", "build", "-o", binary }, *const tail[] = { "--", path, NULL };
+    enum { HEAD = 6, TAIL = 3 };
+    const char **argv = cli_alloc(NULL, HEAD + t->nflags + TAIL, sizeof *argv);
+    const char *const head[HEAD] = { "/proc/self/exe", "build", "-X", "-g1", "-o", binary }; /* -g1: line numbers, for faults */
+    const char *const tail[TAIL] = { "--", path, NULL };
     memcpy(argv, head, sizeof head);
-    memcpy(argv + 4, t->flags, t->nflags * sizeof *argv);
-    memcpy(argv + 4 + t->nflags, tail, sizeof tail);
+    memcpy(argv + HEAD, t->flags, t->nflags * sizeof *argv);
+    memcpy(argv + HEAD + t->nflags, tail, sizeof tail);
     const int failed = cli_run(argv, NULL, &output);
     const int status = failed ? add_refused(t, path, output.data ? output.data : "it cannot be built")
                               : add_binary(t, binary, ends_with(path, ".c") ? path : NULL);

@@ -285,3 +285,29 @@ def test_lines_that_no_case_reached(check, tmp_path):
     report = check(tmp_path / "my.c", "--only", "undefined")
     assert [r["result"] for r in report["results"]] == ["pass", "pass"]
     assert "undefined of my::f: lines that no case reached: 7, 16\n" in report["table"] and "of my::g" not in report["table"]
+
+
+AT_A_LINE = """
+#include <dovetail_op.h>
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int f_any(dv_context *ctx, const struct f *a)
+{
+    (void)ctx;
+    WRONG
+    return DV_OK;
+}
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[n]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f_any)));
+DV_LIBRARY(at_a_line, &dv_op_f);
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the address of the instruction is read on x86-64 alone")
+@pytest.mark.parametrize("wrong", ["((float *)a->out->data)[dv_numel(a->x)] = 1;", "memset(a->out->data, 0, (size_t)dv_numel(a->x) * 4 + 4);",
+                                   "__builtin_trap();", "for (;;) __asm__ volatile(\"\");"])
+def test_the_line_of_a_fault_is_named(check, tmp_path, wrong):
+    """Of the operator's file, also where a function of the C library meets the fault, or a loop has no end."""
+    (tmp_path / "f.c").write_text(AT_A_LINE.replace("WRONG", wrong))
+    report = check(tmp_path / "f.c", "--only", "runs,memory", "--case-ms", 100)
+    failed = [r for r in report["results"] if r["result"] == "fail"]
+    assert [r["at"] for r in failed] == ["f.c:7"] and "\n     at f.c:7\n" in report["table"], report["table"]

@@ -1045,8 +1045,10 @@ static bool is_endless(check_job *job, check_result *shared)
             again_within(4 * case_ms, job, &r->failing, shared);
     const bool smallest = shrink_to_end(&once);
     if (again_within(4 * case_ms, &once, &smaller.failing, shared)) {
-        if (one_call)
-            r->failing = smaller.failing;
+        if (one_call) {
+            smaller.own = r->own;
+            *r = smaller; /* with the results that belong to the case */
+        }
         job->again_ms = case_ms;
         return smallest;
     }

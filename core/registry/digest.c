@@ -119,7 +119,23 @@ static bool note_search(const unsigned char *data, uint64_t from, uint64_t n, no
     return false;
 }
 
-/* Find the note in the segments of notes, else in any that is loaded: its program header may be damaged as well. */
+/* True if a segment is a row of notes: each has an owner or a type, and its sizes stay inside (ELF-64, "Note Section"). */
+static bool is_notes(const unsigned char *data, const Elf64_Phdr *p)
+{
+    const uint64_t align = p->p_align == 8 ? 8 : 4, begin = p->p_offset, end = p->p_offset + p->p_filesz;
+    for (uint64_t at = begin; at + sizeof(Elf64_Nhdr) <= end;) {
+        Elf64_Nhdr n;
+        memcpy(&n, data + at, sizeof n);
+        const uint64_t owner = (sizeof n + (uint64_t)n.n_namesz + align - 1) / align * align;
+        if ((!n.n_namesz && !n.n_type) || owner + n.n_descsz > end - at)
+            return false;
+        at += (owner + n.n_descsz + align - 1) / align * align;
+    }
+    return true;
+}
+
+/* Find the note in the segments of notes, else in any that is loaded: its program header may be damaged as well. Where it is not
+ * found and some segment of notes is none, the note may be what was overwritten: it counts as damaged. */
 static note note_find(const unsigned char *data)
 {
     static const unsigned types[] = { PT_NOTE, PT_LOAD };
@@ -130,6 +146,11 @@ static note note_find(const unsigned char *data)
             if (p.p_type == types[t] && note_search(data, p.p_offset, p.p_filesz, &found))
                 return found;
         }
+    for (unsigned i = 0; i < nsegments(data); i++) {
+        const Elf64_Phdr p = segment(data, i);
+        if (p.p_type == PT_NOTE && !is_notes(data, &p))
+            return (note){ .found = true, .damaged = true };
+    }
     return found;
 }
 

@@ -13,7 +13,16 @@
 
 #include "check.h"
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* A sanitizer has a malloc() of its own. gcc defines macros for it, clang has features. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+
+#if defined(__GLIBC__) && !defined(SANITIZED)
 
 /* MAX_LIVE: guarded blocks that are not freed. Each splits a mapping in two, and Linux allows a process 65,530 mappings
  * (vm.max_map_count). A kernel that leaks must not use them up: mprotect() of the tensors' pages would fail. */

@@ -581,9 +581,7 @@ int cli_replace(int from, int folder, const char *name)
     if (to < 0)
         return errno;
     int error = lseek(from, 0, SEEK_SET) < 0 ? errno : cli_copy(from, to);
-    if (!error &&
-        (fchmod(to, s.st_mode & 0777) || fsync(to) || (cli_interrupted() && (errno = EINTR)) ||
-            renameat(folder, draft, folder, name)))
+    if (!error && (fchmod(to, s.st_mode & 0777) || fsync(to) || renameat(folder, draft, folder, name)))
         error = errno;
     if (error)
         unlinkat(folder, draft, 0);

@@ -8,23 +8,13 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/sanitized.h"
 #include "base/thread.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 enum { MAX_DEPTH = 128 }; /* calls */
 /* Bytes of stack for one call with its checks, a kernel with ordinary local variables, and the text of an error: a call that
  * checks everything takes 40 KiB. */
-enum { MIN_STACK = SANITIZED ? 256 << 10 : 56 << 10 };
+enum { MIN_STACK = DV__SANITIZED ? 256 << 10 : 56 << 10 };
 
 typedef struct nesting {
     int depth;

@@ -30,8 +30,11 @@ static void load_past(double *past, const dv_tensor *states, const dv_tensor *x,
 static int causal_conv1d_reference(dv_context *ctx, const struct causal_conv1d *a)
 {
     const int64_t channels = a->x->shape[1], length = last_dim(a->x), w = last_dim(a->weight), lines = a->x->shape[0] * channels;
-    double *const past = dv_alloc(ctx, (size_t)(length + 2 * w) * sizeof(double), 64), *const kernel = past + length + w - 1;
-    for (int64_t line = 0; past && line < lines; line++) {
+    double *const past = dv_alloc(ctx, (size_t)(length + 2 * w) * sizeof(double), 64);
+    if (!past)
+        return DV_ENOMEM;
+    double *const kernel = past + length + w - 1;
+    for (int64_t line = 0; line < lines; line++) {
         double bias = 0;
         load_past(past, a->initial_states, a->x, line, w);
         load(kernel, a->weight, line % channels * w, w);
@@ -43,17 +46,18 @@ static int causal_conv1d_reference(dv_context *ctx, const struct causal_conv1d *
             store(a->out, line * length + t, &y, 1);
         }
     }
-    return past ? DV_OK : DV_ENOMEM;
+    return DV_OK;
 }
 
 static int causal_conv1d_backward_reference(dv_context *ctx, const struct backward *a)
 {
     const int64_t channels = a->x->shape[1], length = last_dim(a->x), w = last_dim(a->weight), lines = a->x->shape[0] * channels;
     const int64_t room = length + w - 1, sums = channels * (w + 1);
-    double *const past = dv_alloc(ctx, (size_t)(2 * room + w + sums + 1) * sizeof(double), 64), *const grad_past = past + room;
-    double *const kernel = grad_past + room, *const grad_weight = kernel + w, *const grad_bias = grad_weight + channels * w;
+    double *const past = dv_alloc(ctx, (size_t)(2 * room + w + sums + 1) * sizeof(double), 64);
     if (!past)
         return DV_ENOMEM;
+    double *const grad_past = past + room, *const kernel = grad_past + room, *const grad_weight = kernel + w,
+                  *const grad_bias = grad_weight + channels * w;
     memset(grad_weight, 0, (size_t)sums * sizeof(double));
     for (int64_t line = 0; line < lines; line++) {
         const int64_t c = line % channels;

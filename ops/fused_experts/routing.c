@@ -124,12 +124,15 @@ static int grouped_topk_backward_reference(dv_context *ctx, const struct backwar
 {
     const bool sigmoid = a->scoring_func.data[1] == 'i';
     const int64_t e = last_dim(a->gating_output), k = last_dim(a->grad), tokens = a->gating_output->shape[0];
-    double *const s = dv_alloc(ctx, (size_t)(2 * e + 1) * sizeof(double), 64), *const ds = s + e;
+    double *const s = dv_alloc(ctx, (size_t)(2 * e + 1) * sizeof(double), 64);
     for (int64_t i = 0; i < tokens * k; i++)
         if (get_int(a->topk_ids, i) < 0 || get_int(a->topk_ids, i) >= e)
             return dv_error(ctx, DV_EINVAL, "argument 'topk_ids': expected an expert from 0 to %lld, found %lld",
                 (long long)e - 1, (long long)get_int(a->topk_ids, i));
-    for (int64_t t = 0; s && t < tokens; t++) {
+    if (!s)
+        return DV_ENOMEM;
+    double *const ds = s + e;
+    for (int64_t t = 0; t < tokens; t++) {
         double sum = 0, weighted = 0, mean = 0, grad;
         load(s, a->gating_output, t * e, e);
         score(s, e, sigmoid);
@@ -149,7 +152,7 @@ static int grouped_topk_backward_reference(dv_context *ctx, const struct backwar
             ds[i] = sigmoid ? ds[i] * s[i] * (1 - s[i]) : s[i] * (ds[i] - mean);
         store(a->grad_gating, t * e, ds, e);
     }
-    return s ? DV_OK : DV_ENOMEM;
+    return DV_OK;
 }
 DV_OPERATOR(grouped_topk_backward, struct backward,
     (grad, topk_ids, gating_output, renormalize, scoring_func, routed_scaling_factor, grad_gating),

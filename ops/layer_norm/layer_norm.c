@@ -29,9 +29,10 @@ static double normalise(double *x, int64_t n, double eps)
 static int layer_norm_reference(dv_context *ctx, const struct layer_norm *a)
 {
     const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1);
-    double *const x = dv_alloc(ctx, (size_t)(3 * n + 1) * sizeof(double), 64), *const weight = x + n, *const bias = weight + n;
+    double *const x = dv_alloc(ctx, (size_t)(3 * n + 1) * sizeof(double), 64);
     if (!x)
         return DV_ENOMEM;
+    double *const weight = x + n, *const bias = weight + n;
     for (int64_t i = 0; i < n; i++)
         weight[i] = 1, bias[i] = 0;
     if (a->weight)
@@ -87,9 +88,9 @@ DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa 
 {
     const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1), room = line_room(n);
     float *const floats = dv_alloc(ctx, (size_t)(3 * room + 1) * sizeof(float), 64);
-    float *const weight = floats + room, *const bias = weight + room;
     if (!floats)
         return DV_ENOMEM;
+    float *const weight = floats + room, *const bias = weight + room;
     for (int64_t i = 0; i < room; i++)
         weight[i] = 1, bias[i] = 0;
     if (a->weight)
@@ -149,10 +150,10 @@ struct layer_norm_backward {
 static int layer_norm_backward_reference(dv_context *ctx, const struct layer_norm_backward *a)
 {
     const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1);
-    double *const y = dv_alloc(ctx, (size_t)(5 * n + 1) * sizeof(double), 64), *const grad = y + n, *const weight = grad + n;
-    double *const weights = weight + n, *const biases = weights + n;
+    double *const y = dv_alloc(ctx, (size_t)(5 * n + 1) * sizeof(double), 64);
     if (!y)
         return DV_ENOMEM;
+    double *const grad = y + n, *const weight = grad + n, *const weights = weight + n, *const biases = weights + n;
     memset(weights, 0, (size_t)(2 * n) * sizeof(double));
     for (int64_t i = 0; i < n; i++)
         weight[i] = 1;
@@ -185,11 +186,11 @@ DV_INLINE int backward_of(
 {
     enum { ROWS = 64 };
     const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1), room = line_room(n);
-    float *const y = dv_alloc(ctx, (size_t)(5 * room + 1) * sizeof(float), 64), *const g = y + room, *const weight = g + room;
-    float *const weights = weight + room, *const biases = weights + room;
+    float *const y = dv_alloc(ctx, (size_t)(5 * room + 1) * sizeof(float), 64);
     double *const all = dv_alloc(ctx, (size_t)(2 * room + 1) * sizeof(double), 64);
     if (!y || !all)
         return DV_ENOMEM;
+    float *const g = y + room, *const weight = g + room, *const weights = weight + room, *const biases = weights + room;
     memset(weights, 0, (size_t)(2 * room) * sizeof *weights);
     memset(all, 0, (size_t)(2 * room) * sizeof *all);
     for (int64_t i = 0; i < room; i++)

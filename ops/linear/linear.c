@@ -12,9 +12,10 @@ static int linear_reference(dv_context *ctx, const struct linear *a)
 {
     const int64_t k = last_dim(a->input), n = a->weight->shape[0], rows = dv_numel_leading(a->input, a->input->ndim - 1);
     const int64_t chunk = rows < CHUNK ? rows : CHUNK;
-    double *const row = dv_alloc(ctx, (size_t)(k + chunk * k + 1) * sizeof(double), 64), *const x = row + k;
+    double *const row = dv_alloc(ctx, (size_t)(k + chunk * k + 1) * sizeof(double), 64);
     if (!row)
         return DV_ENOMEM;
+    double *const x = row + k;
     for (int64_t begin = 0; begin < rows; begin += CHUNK) {
         const int64_t some = rows - begin < CHUNK ? rows - begin : CHUNK;
         load(x, a->input, begin * k, some * k);

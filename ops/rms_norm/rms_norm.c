@@ -55,9 +55,10 @@ DV_INLINE double scale_of(const float *x, double squares, int64_t n, double eps)
 DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_isa *isa, uint32_t t)
 {
     const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1), room = line_room(n);
-    float *const floats = dv_alloc(ctx, (size_t)(2 * room + 1) * sizeof *floats, 64), *const weight = floats + room;
+    float *const floats = dv_alloc(ctx, (size_t)(2 * room + 1) * sizeof *floats, 64);
     if (!floats)
         return DV_ENOMEM;
+    float *const weight = floats + room;
     load_line(isa, weight, a->weight, 0, n, 0);
     for (int64_t r = 0; r < rows; r++) {
         const struct elements from = elements_of(a->x, t, r * n, n), to = result_of(isa, ctx, a->out, t, r * n, &from);
@@ -163,9 +164,9 @@ DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backw
 {
     const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1), room = line_room(n);
     float *const x = dv_alloc(ctx, (size_t)(4 * room + 1) * sizeof *x, 64);
-    float *const g = x + room, *const weight = g + room, *const sum = weight + room;
     if (!x)
         return DV_ENOMEM;
+    float *const g = x + room, *const weight = g + room, *const sum = weight + room;
     memset(sum, 0, (size_t)room * sizeof *sum);
     load_line(isa, weight, a->weight, 0, n, 0);
     for (int64_t r = 0; r < rows; r++) {

@@ -95,10 +95,11 @@ DV_INLINE int turn_floats(dv_context *ctx, const struct turning *a, const dv_isa
 {
     const struct heads *const h = &a->heads;
     const int64_t tokens = dv_numel(a->positions), half = a->cache->shape[1] / 2, width = tokens ? dv_numel(h->in) / tokens : 0;
-    float *const c = dv_alloc(ctx, (size_t)(line_room(2 * half) + 1) * sizeof *c, 64), *const s = c + half;
+    float *const c = dv_alloc(ctx, (size_t)(line_room(2 * half) + 1) * sizeof *c, 64);
     float *const line = dv_alloc(ctx, (size_t)(line_room(width) + 1) * sizeof *line, 64);
     if (!c || !line)
         return DV_ENOMEM;
+    float *const s = c + half;
     for (int64_t token = 0; token < tokens; token++) {
         const struct elements from = elements_of(h->in, t, token * width, width),
                               to = elements_of(h->out, t, token * width, width);

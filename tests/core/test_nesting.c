@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 
+#include "base/sanitized.h"
 #include "dovetail.h"
 
 /* n nested calls; n < 0: without end. */
@@ -152,7 +153,7 @@ static void *in_thread(void *with_all)
 static void stacks_of_any_size(void **state)
 {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if DV__SANITIZED
     static const size_t sizes[] = { 1024, 2048, 8192 };
 #else
     static const size_t sizes[] = { 160, 192, 256, 512, 1024, 8192, 65536 };

@@ -130,5 +130,8 @@ def test_a_binary_for_another_machine(tmp_path):
         archive.writestr("x-0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-linux_aarch64\n")
         archive.writestr("x-0.dist-info/METADATA", "Metadata-Version: 2.1\nName: x\nVersion: 0\n")
         archive.writestr("x-0.dist-info/RECORD", "")
-    tag, _ = backend.audit(tmp_path / "x-0-py3-none-linux_aarch64.whl")
-    assert tag.startswith("manylinux_2_") and tag.endswith("_aarch64")
+    tag, reason = backend.audit(tmp_path / "x-0-py3-none-linux_aarch64.whl")
+    if tag is None:  # auditwheel 6.8 finds no libc for another machine's binary: the tag stays linux_aarch64, and the reason is printed
+        assert "auditwheel cannot audit it" in reason
+    else:
+        assert tag.startswith("manylinux_2_") and tag.endswith("_aarch64")

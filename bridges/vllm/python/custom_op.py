@@ -36,8 +36,8 @@ def _is_device(name):
 
 
 def _check(words):
-    """Raises where an element of custom_ops is not one word. dovetail.policy, which splits words, checks the rest."""
-    for word in words:
+    """Raises where an element of custom_ops is not one word. dovetail.policy, which splits a text into words, checks the rest."""
+    for word in () if isinstance(words, str) else words:
         if not word or any(c.isspace() or c in ",\0" for c in word):
             raise ValueError(f"CompilationConfig: custom_ops: expected words such as all, none, +name or -name, found {word!r}")
 

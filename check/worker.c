@@ -30,10 +30,10 @@
 enum { FULL = 8 /* cases without an empty tensor, from which it is told that all were refused */ };
 enum { LOAD_MS = 5000, LOAD_SECONDS = 10 };
 enum { STOPPED = 77, MAX_GROWTH = 3, MAX_ROUNDS = 8, LARGE = 1 << 12, MOST_SLOW = 3, MOST_PLANS = 256, MOST_KEPT = 64 << 20 };
-static int case_ms = 2000;                        /* check_options.case_ms */
-static const double stuck = 2, stuck_again = 0.5; /* seconds of sleep */
-static const double HALF_MS = 0.5e-3;             /* seconds */
-static const double AT_ONCE = 1e-6;               /* seconds of processor time for each millisecond that a case may take */
+static int case_ms = 2000;                                  /* check_options.case_ms */
+static const double stuck = 2, stuck_again = 0.5;           /* seconds of sleep */
+static const double HALF_MS = 0.5e-3, EIGHTH_MS = 0.125e-3; /* seconds */
+static const double AT_ONCE = 1e-6; /* seconds of processor time for each millisecond that a case may take */
 static const rlim_t MOST_FILE = 1 << 24, MORE_STACK = 256 << 10;
 
 /* ---- In a child ---- */
@@ -1054,9 +1054,9 @@ static bool is_endless(check_job *job, check_result *shared)
         job->again_ms = case_ms;
         return smallest;
     }
-    const double more = work / check_work_with_numbers(job->op, &smaller.failing);
+    const double more = work / check_work_with_numbers(job->op, &smaller.failing), took = fmax(shared->took, case_ms * EIGHTH_MS);
     job->again_ms = case_ms;
-    if (shared->took * pow(fmax(more, 1), MAX_GROWTH) < case_ms * HALF_MS)
+    if (took * pow(fmax(more, 1), MAX_GROWTH) < case_ms * HALF_MS)
         return true;
     job->plan->slow_work = work; /* less than the last: else it would not be here */
     return false;

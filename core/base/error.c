@@ -69,10 +69,12 @@ int dv__fail_null(const char *function, const char *what)
 bool dv__error_is_in(const char *text, const char *context)
 {
     const size_t n = strlen(context);
-    const char *at = strstr(text, context);
-    while (at && strncmp(at + n, ": ", 2) != 0)
-        at = strstr(at + 1, context);
-    return at;
+    for (const char *at = text, *end; at; at = end && !memchr(at, ' ', (size_t)(end - at)) ? end + 2 : NULL) {
+        if (!strncmp(at, context, n) && !strncmp(at + n, ": ", 2))
+            return true;
+        end = strstr(at, ": ");
+    }
+    return false;
 }
 
 int dv__fail_in(int status, const char *format, ...)

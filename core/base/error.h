@@ -20,8 +20,8 @@ DV__PRINTF(4, 5) int dv__fail_at(int status, const char *text, const char *at, c
     } while (0)
 int dv__fail_null(const char *function, const char *what);
 
-/* True if "context: " is in the message already. In a recursion each level would put it there again, until the message is full.
- */
+/* True if "context: " is among the names at the head of the message already. In a recursion each level would put it there again,
+ * until the message is full. */
 bool dv__error_is_in(const char *text, const char *context);
 
 /* Put "context: " before the current message: dv__fail_in(status, "operator my::f: contract") ; returns status.

@@ -29,11 +29,10 @@
 
 enum { FULL = 8 /* cases without an empty tensor, from which it is told that all were refused */ };
 enum { LOAD_MS = 5000, LOAD_SECONDS = 10 };
-enum { STOPPED = 77, MAX_GROWTH = 3, MAX_ROUNDS = 8, LARGE = 1 << 12, MOST_SLOW = 3, MOST_PLANS = 256, MOST_KEPT = 64 << 20 };
-static int case_ms = 2000;                                  /* check_options.case_ms */
-static const double stuck = 2, stuck_again = 0.5;           /* seconds of sleep */
-static const double HALF_MS = 0.5e-3, EIGHTH_MS = 0.125e-3; /* seconds */
-static const double AT_ONCE = 1e-6; /* seconds of processor time for each millisecond that a case may take */
+enum { STOPPED = 77, MAX_GROWTH = 3, MAX_ROUNDS = 8, MOST_SLOW = 3, MOST_PLANS = 256, MOST_KEPT = 64 << 20 };
+static int case_ms = 2000;                        /* check_options.case_ms */
+static const double stuck = 2, stuck_again = 0.5; /* seconds of sleep */
+static const double AT_ONCE = 1e-6;               /* seconds of processor time for each millisecond that a case may take */
 static const rlim_t MOST_FILE = 1 << 24, MORE_STACK = 256 << 10;
 
 /* ---- In a child ---- */
@@ -1044,9 +1043,7 @@ static bool is_endless(check_job *job, check_result *shared)
         return !one_call && shared->outcome == CHECK_PASS && shared->took < case_ms * AT_ONCE &&
             again_within(4 * case_ms, job, &r->failing, shared);
     const bool smallest = shrink_to_end(&once);
-    /* On a busy machine processor time is more for the same steps: a case that is still large gets more of it. */
-    const int times = check_case_largest(&smaller.failing) < LARGE ? 4 : 16;
-    if (again_within(times * case_ms, &once, &smaller.failing, shared)) {
+    if (again_within(4 * case_ms, &once, &smaller.failing, shared)) {
         if (one_call) {
             smaller.own = r->own;
             *r = smaller; /* with the results that belong to the case */
@@ -1054,9 +1051,10 @@ static bool is_endless(check_job *job, check_result *shared)
         job->again_ms = case_ms;
         return smallest;
     }
-    const double more = work / check_work_with_numbers(job->op, &smaller.failing), took = fmax(shared->took, case_ms * EIGHTH_MS);
+    const double more = work / check_work_with_numbers(job->op, &smaller.failing);
+    const double took_ms = fmax(shared->took * 1e3, case_ms / 8.0); /* it did not end in an eighth of case_ms */
     job->again_ms = case_ms;
-    if (took * pow(fmax(more, 1), MAX_GROWTH) < case_ms * HALF_MS)
+    if (took_ms * pow(fmax(more, 1), MAX_GROWTH) < case_ms / 2.0)
         return true;
     job->plan->slow_work = work; /* less than the last: else it would not be here */
     return false;

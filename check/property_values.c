@@ -6,6 +6,8 @@
  * of tolerance.c widened by how far they lie apart. Numbers so large that their squares overflow may overflow or not. Errors of a
  * narrow type may not all go one way, however small they are. Without any opinion a row is compared with another one; where it is
  * alone, with itself on contiguous tensors of the same elements, which says something of layouts only. */
+#include <errno.h>
+#include <fcntl.h>
 #include <fenv.h>
 #include <float.h>
 #include <locale.h>
@@ -161,6 +163,7 @@ typedef struct state {
     int printed;          /* bytes on stdout */
     bool child;           /* is there a process that it started and has not waited for? */
     bool descriptors;     /* are those of the checker as they were? */
+    bool has_descriptor;  /* can the process open one more? */
     bool timer;           /* is an alarm set? */
     mode_t mask_of_files;
     struct rlimit limits[RLIM_NLIMITS];
@@ -191,6 +194,10 @@ static void look(state *s)
     fflush(stdout);
     s->printed = check_printed();
     s->descriptors = check_descriptors_kept();
+    const int one = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+    s->has_descriptor = one >= 0 || errno != EMFILE;
+    if (one >= 0)
+        close(one);
     struct itimerval left = { .it_value = { 0, 0 } };
     getitimer(ITIMER_REAL, &left);
     s->timer = left.it_value.tv_sec || left.it_value.tv_usec;
@@ -243,6 +250,8 @@ static bool state_is_kept(check_job *job, const state *before, const state *afte
         check_fail(job, "output", "the kernel writes to stdout, which belongs to the program (stderr is for messages)");
     if (before->descriptors && !after->descriptors)
         check_fail(job, "descriptors", "the kernel closes or replaces descriptors that it has not opened");
+    if (before->has_descriptor && !after->has_descriptor)
+        check_fail(job, "descriptors", "the kernel opens all descriptors that the process may have, and leaves them open");
     if (after->timer && !before->timer)
         check_fail(job, "timer", "the kernel leaves a timer running that will send SIGALRM");
     if (after->mask_of_files != before->mask_of_files)

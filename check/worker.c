@@ -1118,6 +1118,8 @@ static void load_library(check_job *job)
     arm(LOAD_MS);
     if (dv_load(loaded_path, &lib))
         check_not(job, "%s", dv_last_error());
+    else if (!check_descriptors_kept())
+        check_fail(job, "descriptors", "the kernel closes or replaces descriptors that it has not opened");
     arm(0);
 }
 

@@ -168,8 +168,9 @@ static int run(const cli_args *args)
         goto done;
     }
     const int made = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    status = made < 0 || fstat(made, &s) || s.st_uid != geteuid() ? cli_fail("'%s' was replaced by another user", folder)
-                                                                  : write_templates(made, folder, name, &list);
+    status = made < 0 || fstat(made, &s) ? cli_fail("cannot open folder '%s': %s", folder, strerror(errno))
+        : s.st_uid != geteuid()          ? cli_fail("'%s' belongs to another user: it was replaced while it was created", folder)
+                                         : write_templates(made, folder, name, &list);
     if (status && made >= 0)
         remove_templates(made, folder, name);
     if (made >= 0)

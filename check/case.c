@@ -269,8 +269,9 @@ void check_print_number(double x, const void *data, int64_t i, dv_dtype dtype, i
         snprintf(out, size, "%.*g", check_is_integer(dtype) ? 17 : digits, x);
 }
 
-/* The contents of a tensor, contiguous but for an expanded dim, with their strides in elements. The caller frees them. NULL: no
- * elements, more than MAX_PRINTED bytes, numbers that check_get() does not read, or out of memory. */
+/* Returns a new block with the contents of a tensor, contiguous unless its layout is expanded. strides: receives the strides in
+ * elements. The caller frees the block. NULL: the tensor has no elements, more than MAX_PRINTED bytes, or a dtype that
+ * check_get() does not read; or out of memory. */
 static void *new_contents(const check_tensor *t, uint64_t seed, int64_t *strides)
 {
     enum { MAX_PRINTED = 1 << 24 };
@@ -287,7 +288,7 @@ static void *new_contents(const check_tensor *t, uint64_t seed, int64_t *strides
     return memory;
 }
 
-/* Where an element lies, in elements from the first. `element` counts them in the order of their indices. */
+/* Returns the offset of an element from the first one, in elements. element: its number in row-major order. */
 static int64_t position_of(const check_tensor *t, const int64_t *strides, int64_t element)
 {
     int64_t at = 0;
@@ -309,7 +310,7 @@ bool check_element_print(const check_case *c, size_t tensor, int64_t element, ch
     return memory != NULL;
 }
 
-/* Prints all elements of a tensor of few. False: it has more. */
+/* Prints all elements of a tensor that has at most PRINTED of them. False: the tensor has more, or they cannot be printed. */
 static bool print_elements(const check_tensor *t, uint64_t seed, FILE *to)
 {
     int64_t strides[CHECK_DIMS];
@@ -325,7 +326,8 @@ static bool print_elements(const check_tensor *t, uint64_t seed, FILE *to)
     return memory && fputs("}", to) >= 0;
 }
 
-/* Prints where a larger tensor has NaN or an infinity, as these are often the cause: " with NaN at [0, 3] and in 2 more". */
+/* Prints where a tensor too large for print_elements() has NaN or infinities, since these often cause the failure. Example: with
+ * NaN at [0, 3] and at 2 more. */
 static void print_special(const check_tensor *t, uint64_t seed, FILE *to)
 {
     static const char *const names[] = { "NaN", "inf", "-inf" };

@@ -67,16 +67,16 @@ enum check_fill {
                       and the seed's next bits say which, and whether it is the first element, the last or any */
     CHECK_LAST, /* integers: all zero, except that the last one is the bound of the range farther from zero; real numbers: within
                    4 of the lower bound, except that the last one is the upper one */
-    CHECK_EXTREMES,  /* integers: half of them the bounds of the range, and -1 */
-    CHECK_HALVES,    /* real numbers: multiples of 1/2, where rounding has to choose a side */
-    CHECK_ASCENDING, /* real numbers: each larger than the one before, as far as the type can tell them apart */
-    CHECK_RISING,    /* real numbers: multiples of 1/4, none smaller than the one before, many equal */
-    CHECK_COUNTED,   /* bool: true as far as 256 divides along each dim of 256 or more, so that a count of 8 bits is 0 */
-    CHECK_SPREAD,    /* integers: the ends of the range and numbers past which a narrow type ends, then any, in turn */
-    CHECK_BINADES,   /* real numbers: as many in each binade from 2^-8 to the upper bound, of both signs */
-    CHECK_OFFSETS,   /* integers: none smaller than the one before along the last dim, mostly from the lower bound to the upper */
-    CHECK_LENGTHS,   /* integers: the differences of such offsets, of which there is one more */
-    CHECK_PERMUTED,  /* integers: along the last dim a permutation of 0 to its size - 1 */
+    CHECK_EXTREMES,   /* integers: half of them the bounds of the range, and -1 */
+    CHECK_HALVES,     /* real numbers: multiples of 1/2, where rounding has to choose a side */
+    CHECK_ASCENDING,  /* real numbers: each larger than the one before, as far as the type can tell them apart */
+    CHECK_RISING,     /* real numbers: multiples of 1/4, none smaller than the one before, many equal */
+    CHECK_COUNTED,    /* bool: true as far as 256 divides along each dim of 256 or more, so that a count of 8 bits is 0 */
+    CHECK_SPREAD,     /* integers: the ends of the range and numbers past which a narrow type ends, then any, in turn */
+    CHECK_BINADES,    /* real numbers: as many in each binade from 2^-8 to the upper bound, of both signs */
+    CHECK_OFFSETS,    /* integers: nondecreasing along the last dim, mostly from the lower bound to the upper */
+    CHECK_LENGTHS,    /* integers: segment lengths: n differences of n + 1 such offsets */
+    CHECK_PERMUTED,   /* integers: along the last dim a permutation of 0 to its size - 1 */
     CHECK_SIGNALLING, /* real numbers: some are the NaN whose only set bit of the fraction is the last one */
     CHECK_INFINITE,   /* real numbers: the first is an infinity */
     CHECK_LOWEST,     /* real numbers: all are -infinity, below what a maximum may begin with */
@@ -90,7 +90,7 @@ typedef struct check_tensor {
     int32_t ndim;
     int64_t shape[CHECK_DIMS];
     bool below;   /* with span: high is the last index below that size, not the size */
-    int32_t span; /* the size that `high` follows: 1 + CHECK_DIMS * tensor + dim, or behind those an int argument; 0: none */
+    int32_t span; /* size that `high` follows, as a code (contents.c); 0: none */
     double low, high;
 } check_tensor;
 
@@ -153,8 +153,8 @@ struct check_op;
 /* x, which is element i of data (a part of it, of complex numbers): integers with all digits. */
 void check_print_number(double x, const void *data, int64_t i, dv_dtype dtype, int digits, char *out, size_t size);
 void check_case_print(const struct check_op *op, const check_case *c, FILE *to); /* "x: f32[3, 4], dim: 1" */
-/* The element of a tensor as text: "NaN". `element` counts them in the order of their indices. False: the report prints all
- * elements of this tensor, which has few, or they cannot be printed. */
+/* Prints an element of a tensor as text, such as "NaN", to out. element: its number in row-major order. False: it cannot be
+ * printed, or the report prints all elements of this small tensor anyway. */
 bool check_element_print(const check_case *c, size_t tensor, int64_t element, char *out, size_t size);
 int64_t check_case_largest(const check_case *c); /* elements of the largest tensor */
 bool check_arguments_apart(const check_case *c); /* arguments that end at guard pages are aligned no better than their elements */
@@ -218,7 +218,7 @@ typedef struct check_op {
     const char *name;         /* "ns::op.overload" */
     const char *path;         /* its binary's path; NULL: not from a file */
     const char *source;       /* the path of its C file; NULL: a binary was given */
-    const char *const *flags; /* arguments of `dovetail build` for it; NULL ends the list, or there is none */
+    const char *const *flags; /* arguments of `dovetail build` for the source, ended by NULL; NULL: none */
     size_t nargs, nresults;
     dv_slot_info slots[CHECK_ARGS + CHECK_RESULTS];
     const check_json *json, *contract, *program; /* the last two NULL: there is no contract */
@@ -229,7 +229,7 @@ typedef struct check_op {
     size_t nspecial, nbounds;            /* nbounds: the first ones, of the contract */
     char words[CHECK_WORDS][CHECK_WORD]; /* strings to try: words of the kernel's code */
     size_t nwords;
-    bool sorted[CHECK_ARGS]; /* the contract says that the elements of the tensor are sorted */
+    bool sorted[CHECK_ARGS]; /* by argument: the contract requires sorted elements of the tensor */
     bool looks_inside;       /* the contract has facts on the elements of tensors */
     check_row *rows;         /* CPU rows; without any, the native form */
     size_t nrows;
@@ -251,17 +251,17 @@ const char *check_program(const char *name);
 /* coverage.c. Write the header that an operator's source is built with, and the file in which processes that have
  * DOVETAIL_COVERAGE in their environment mark what they reach. False: not written. */
 bool check_coverage_begin(const char *header, const char *map);
-/* The lines of the source that belong to functions which ran, and that were not reached: "41, 60-63"; "": none, or not known.
- * *loop: the line of a loop of which no case reached the body, though it is the last one of its function; 0: there is none. */
+/* Lists the source lines that no case reached, in functions that ran: "41, 60-63". "": none, or unknown. *loop: line of the last
+ * loop of a function that ran, if no case reached the loop's body; else 0. */
 void check_unreached(const char *binary, const char *map, const char *source, char *out, size_t room, int32_t *loop);
-/* The instruction of an operator's binary at which a fault was raised, or the call that led to it. */
+/* Instruction of an operator's binary that raised a fault, or the call that led to it. */
 typedef struct check_origin {
-    char object[256]; /* path of the loaded binary; "": not known */
+    char object[256]; /* path of the loaded binary; "": unknown */
     uint64_t at;      /* address of the instruction in that file */
 } check_origin;
 
-/* Finds the line of a fault: "scale.c:12". False: it is not known, as of a binary without line numbers. `source` (or NULL) is the
- * file whose line is wanted where code of several files is inlined. */
+/* Prints the source line of a fault to out: "scale.c:12". source (or NULL): the file whose line is preferred where code of
+ * several files is inlined. False: the line is unknown, as for a binary without line numbers. */
 bool check_origin_line(const check_origin *origin, const char *source, char *out, size_t size);
 /* A size to try, with its neighbours. */
 void check_add_special(check_op *op, int64_t x);
@@ -303,17 +303,19 @@ void check_set_count(check_case *c, size_t list, uint32_t n); /* how many tensor
 
 /* ---- Contents of index-like arguments (contents.c) ------------------------------------------------------------------------ */
 
-/* True if the fill of integers is a function of an element's position. */
+/* True if the tensor's fill computes each element from its position: offsets, lengths or permutations. */
 bool check_is_placed(const check_tensor *t);
-/* Element i of such a tensor. */
+/* Returns element i of a tensor for which check_is_placed() is true. */
 double check_placed(const check_tensor *t, uint64_t seed, int64_t i);
-/* Sets the upper bound of each tensor that follows a size of the case. */
+/* Sets the upper bound of each tensor with a span to the size that the span names. */
 void check_follow_spans(check_case *c);
-/* Makes a tensor of integers one of indices below a size of the case, if one is larger than what it holds. */
+/* Turns an integer tensor into indices below a size of the case that is larger than high + 1. turn selects one of several such
+ * sizes. Without one, the tensor is unchanged. */
 void check_index_below_size(const check_case *c, size_t tensor, uint32_t turn, check_tensor *t);
-/* Makes try k of other contents for the integer tensors of a case that the kernel refused, in `out`. False: there are none. */
+/* Copies a refused case to `out` with other contents of its integer tensors, for attempt k. False: the case has no integer
+ * tensor, or no attempts are left. */
 bool check_contents_try(const check_op *op, const check_case *refused, uint32_t k, check_case *out);
-/* Notes that the kernel accepts the last contents that were tried: they come first the next time. */
+/* Records that the kernel accepted the contents of the last check_contents_try(), so that later refused cases try them first. */
 void check_contents_accepted(void);
 
 /* ---- The plan: the cases of a row (plan.c) ------------------------------------------------------------------------------- */
@@ -329,7 +331,7 @@ typedef struct check_plan {
     char refusal[512];                 /* of the last case that was not accepted */
     int64_t too_large; /* elements of the smallest that fits and is larger than --max-elements; 0: there is none */
     bool endless;      /* a case does not end: it was seen, and need not be seen again */
-    double slow_work;  /* cases with as much work (check_work_with_numbers) are slow, not endless; 0: none is known */
+    double slow_work;  /* work (check_work_with_numbers) from which a case that takes too long is slow, not endless; 0: unknown */
     bool has_stray;    /* a case that fits, but has a view outside of its argument, which is refused */
     check_case stray;
     volatile uint8_t dropped[CHECK_MOST_CASES]; /* enum check_dropped */
@@ -467,8 +469,8 @@ bool check_keep_lists(const check_op *op, dv_value *results, const dv_tensor **r
 void check_outs_take(check_outs *o, const check_op *op, const check_case *c, const dv_value *results, const dv_tensor *tensors);
 /* Describe the first difference: "element [1, 2] of result 'out' is 3 and then 4"; false: equal bit for bit. */
 bool check_outs_differ(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size);
-/* The same, but of an operator tagged nondeterministic_bitwise real numbers may differ by rounding, and integers in any way: its
- * threads may add numbers, or take places, in any order. */
+/* Describes the first difference as check_outs_differ() does, with the tolerance of an operator tagged nondeterministic_bitwise.
+ * Real numbers may differ by rounding and integers in any way, because threads may add numbers, or take places, in any order. */
 bool check_outs_disagree(
     const check_op *op, const check_case *c, const check_outs *a, const check_outs *b, char *words, size_t size);
 /* The same, but for rounding. */
@@ -679,14 +681,14 @@ typedef struct check_result {
     uint32_t cases, refused;      /* cases tried; and how many of them the kernel refused with a message */
     uint32_t full, full_accepted; /* cases in which no tensor is empty; and how many of them the kernel accepted */
     uint32_t fault;               /* enum check_fault_kind; 0: none */
-    uint64_t step;                /* increases while the child makes progress, for time limits */
-    bool apart;       /* it was forked off a process that had called the kernel, whose threads it lacks: it may wait for them */
-    double took;      /* of one attempt that is made again: seconds of processor time */
-    int32_t helper;   /* the process that the child waits for: its processor time counts, it is killed with the child; 0: none */
-    int32_t limit_ms; /* processor time that it may use from this step on; 0: as much as it likes */
-    bool held;        /* it was ended from outside: its own timer did not end it */
-    bool copied;      /* a process that the kernel forked came back from the call */
-    char kind[40];    /* for a failure: what must stay the same while the case is made smaller */
+    uint64_t step;                /* counter that increases while the child makes progress, for time limits */
+    bool apart; /* forked from a process that had called the kernel: the kernel's threads are missing, and it may wait for them */
+    double took;        /* processor time of one repeated attempt, in seconds */
+    int32_t helper;     /* pid of a process that the child waits for: its time counts, and it is killed, too; 0: none */
+    int32_t limit_ms;   /* processor time in ms that the child may use from this step on; 0: no limit */
+    bool held;          /* the supervisor ended the child's loop, because the child's own timer did not */
+    bool copied;        /* the kernel forked, and its call also returned in the new process */
+    char kind[40];      /* for a failure: what must stay the same while the case is made smaller */
     char message[1024]; /* of a failure; or why it is not checked */
     uint32_t own; /* enum check_fault_kind bits: from now on this property also reports these crashes, and shows them in this way,
                      ... */
@@ -695,7 +697,7 @@ typedef struct check_result {
     check_how how;                           /* of a failure */
     check_made made[CHECK_MADE];             /* the first results as inferred by dv_infer(); views and arguments are left out */
     char note[512];                          /* the last message of a kernel that refused a case */
-    check_origin origin;                     /* of a fault */
+    check_origin origin;                     /* origin of a fault */
     char left_out[160];                      /* for a pass: what was not checked, and why */
     check_loop loops[CHECK_LOOPS];           /* of parallel */
     bool in_pieces;                          /* of parallel: some case had several */
@@ -705,7 +707,7 @@ typedef struct check_result {
     double used;        /* processor time in seconds, without what made a failing case smaller */
     char dropped[200];  /* for a pass: which cases were not tried, and why */
     bool unmade;        /* not checked because no arguments were found, or none that the kernel takes: its author can mend that */
-    bool unstarted;     /* no process could be started for it; unmade as well */
+    bool unstarted;     /* no process could be started for the job; unmade is set, too */
     bool has_before;    /* it fails after a call with another case */
     check_case failing; /* the current case */
     check_case before;  /* the other one */
@@ -720,12 +722,12 @@ typedef struct check_job {
     const check_op *op;
     const check_row *row; /* NULL: once an operator */
     const check_property *property;
-    uint64_t seed, last_seed; /* contents are drawn from each of them */
+    uint64_t seed, last_seed; /* first and last seed of the contents */
     uint32_t cases;           /* how many to try */
     double seconds;           /* of processor time, for all cases of a seed */
-    int again_ms;         /* processor time after which a case that is tried again has failed to end; 0: an eighth of --case-ms */
-    check_result *result; /* shared with the child */
-    check_how how;        /* set by a property: how failures from now on are reproduced */
+    int again_ms;             /* processor time in ms after which a repeated case counts as endless; 0: an eighth of --case-ms */
+    check_result *result;     /* shared with the child */
+    check_how how;            /* set by a property: how failures from now on are reproduced */
     const char *said_case, *said_python; /* for a failure found outside of cases: NULL, or the replacement of result->failing */
     int64_t said_elements;
     bool finished;
@@ -738,13 +740,13 @@ DV__PRINTF(2, 3) void check_not(check_job *job, const char *format, ...); /* not
 void check_left_out(check_job *job, const char *what);
 /* Count this case as refused by the kernel. */
 void check_refused(check_job *job);
-/* Replace the current case: failures from now on refer to this one. */
-bool check_descriptors_kept(void); /* in a worker: those that it began with are as they were */
-int check_printed(void);           /* how many bytes this process has written to stdout so far, or as many as were kept */
-/* fork() for a process of the checker's own, which ends with this one. */
+bool check_descriptors_kept(void); /* true if the descriptors that this worker began with are unchanged */
+int check_printed(void);           /* returns the bytes written to stdout so far, at most its pipe's capacity */
+/* Forks a process of the checker. The OS kills the child when its parent ends. Returns as fork(): -1 with errno. */
 int check_fork(void);
-/* Called after each call of a kernel: ends this process if the kernel made it. */
+/* Ends this process if the kernel forked it. Called after each call of a kernel. */
 void check_after_kernel(void);
+/* Replaces the current case: failures from now on refer to this one. */
 void check_in_hand(check_job *job, const check_case *c);
 void check_in_hand_with_results(check_job *job, const check_case *c); /* another case, of other sizes */
 
@@ -771,8 +773,8 @@ typedef struct check_options {
 } check_options;
 bool check_wanted(const check_options *options, const char *name);
 
-/* dv_load() of a binary that a contained process could load: code that runs then may be at fault. Its status, with the message.
- */
+/* Loads a binary in a contained process first, because code of a library runs at load. If no fault is found, loads it here by
+ * dv_load(). interrupted (or NULL): ends the wait when it returns true. Returns a status, with the message in dv_last_error(). */
 int check_load(const char *path, bool (*interrupted)(void), dv_library **lib);
 
 typedef struct check_report check_report;
@@ -781,55 +783,58 @@ typedef struct check_report check_report;
 int check_run(const check_op *ops, size_t nops, const check_options *options, check_job **jobs, size_t *njobs);
 /* Try one case again in a new child; true: it fails in the same way. */
 bool check_again(const check_job *job, const check_case *c, check_result *shared);
-/* Replaces the failing case of the job's result by the smallest found. False: the time was up before no step helped. */
+/* Replaces the failing case of the job's result by the smallest one found. False: the time was up while steps still helped. */
 bool check_shrink(check_job *job);
-check_result *check_shared(void); /* a zeroed result in memory that children share; NULL with errno */
+check_result *check_shared(void); /* returns a zeroed result in memory shared with children; NULL with errno */
 
-/* Of values: a call whose arguments share memory, as the schema allows, leaves what it leaves with copies of them (overlap.c). */
+/* Checks that a call whose arguments share memory, as the schema allows, leaves the results of a call with copies of them
+ * (property values; overlap.c). */
 void check_overlaps(check_job *job, const check_case *drawn);
-/* Of values: the same call in wider dtypes gives the same numbers up to rounding, and one in f64 is more precise than f32
- * (dtypes.c). */
+/* Checks that the same call in wider dtypes gives the same numbers up to rounding (property values; dtypes.c). Also checks that a
+ * call in f64 is more precise than one in f32. */
 void check_other_dtypes(check_job *job, const check_case *c);
-/* Of values: some result depends on each argument that may be another one, and on more than the first element (depends.c). */
+/* Checks that results depend on each argument that may have another value, and on more than a tensor's first element (property
+ * values; depends.c). */
 void check_dependence(check_job *job, const check_case *c);
 
 /* ---- Containment (contain.c) --------------------------------------------------------------------------------------------- */
 
-/* Why a contained process ended. */
+/* Cause of the end of a contained process. */
 enum check_end_cause {
-    CHECK_ENDED_ITSELF,  /* by its own end or a signal: `status` */
-    CHECK_ENDED_WAITING, /* killed: it slept or was stopped for longer than its patience */
-    CHECK_ENDED_STOPPED,
-    CHECK_ENDED_LOOPING,       /* killed: it used more processor time than check_result.limit_ms */
-    CHECK_ENDED_CROWDED,       /* killed: it started too many processes */
-    CHECK_ENDED_PARENT_KILLED, /* its supervisor was killed or stopped */
-    CHECK_ENDED_PARENT_STOPPED,
-    CHECK_ENDED_UNSTARTED, /* it could not be started: `status` is the errno */
+    CHECK_ENDED_ITSELF,         /* it exited, or a signal ended it: see `status` */
+    CHECK_ENDED_WAITING,        /* killed: it slept for longer than its patience */
+    CHECK_ENDED_STOPPED,        /* killed: it was stopped for that long */
+    CHECK_ENDED_LOOPING,        /* killed: it used more processor time than check_result.limit_ms */
+    CHECK_ENDED_CROWDED,        /* killed: it started too many processes */
+    CHECK_ENDED_PARENT_KILLED,  /* its supervisor was killed */
+    CHECK_ENDED_PARENT_STOPPED, /* its supervisor was stopped */
+    CHECK_ENDED_UNSTARTED,      /* the process was not started: `status` is the errno */
 };
 typedef struct check_ending {
     enum check_end_cause cause;
-    int status;    /* as of waitpid() */
+    int status;    /* as from waitpid() */
     double used;   /* processor time in seconds */
-    uint32_t left; /* processes that it left running */
+    uint32_t left; /* number of processes that it left running */
 } check_ending;
 
 enum { CHECK_CONTAINED = 64 };
 typedef struct check_contained {
-    int pid, fd; /* of its supervisor; readable when it has ended */
+    int pid, fd; /* pid: of the supervisor; fd: socket, readable when the supervisor has ended */
     int stopped; /* polls in a row that found the supervisor stopped */
 } check_contained;
 typedef void check_contained_fn(void *user);
 
-/* Called once, before code of an operator is loaded: descriptors that are open now are closed in contained processes. */
+/* Records the open descriptors, which contained processes close, and makes this process a subreaper. Call it once, before code of
+ * an operator is loaded. */
 void check_contain_begin(void);
-/* So is this one, or no longer. */
+/* Adds a descriptor to those that contained processes close; is == false: removes it. */
 void check_descriptor_private(int fd, bool is);
-/* Starts fn(user) in a contained process, of which `r`, in shared memory, has the progress. patience: seconds that it may sleep.
- * False with errno. */
+/* Starts fn(user) in a contained process. r: shared memory in which this process counts its progress. patience: seconds that it
+ * may sleep. False: not started, with errno. */
 bool check_contain(check_contained *c, const check_result *r, double patience, check_contained_fn *fn, void *user);
-/* True if it has ended: then nothing of it is left, and *c is free again. */
+/* True if the contained process has ended. Then none of its descendants is left, *e has the cause, and *c can be used again. */
 bool check_contained_ended(check_contained *c, check_ending *e);
-/* Kills all contained processes, and whatever else this process started. Takes less than a second. */
+/* Kills all contained processes and all other descendants of this process. Takes less than a second. */
 void check_contained_end_all(void);
 double check_now(void); /* seconds of the monotonic clock */
 

@@ -3,11 +3,11 @@
  *   checker ── supervisor ── worker ── whatever a kernel starts
  *
  * A worker runs the code. Its supervisor is the parent that a kernel can kill or stop, and the subreaper that adopts what a
- * kernel leaves behind. The supervisor bounds every wait: it kills a worker that sleeps, loops past its limit although it was
- * told to stop, or starts a crowd of processes. Then it kills all descendants, and sends one check_ending to the checker. If the
- * supervisor itself is killed or stopped, the checker, which is a subreaper too, kills the rest. If the checker dies, the socket
- * between them hangs up, and the supervisor kills its descendants. Descendants are found by their parents in /proc, so a session
- * or group of their own does not hide them. */
+ * kernel leaves behind. The supervisor kills a worker that sleeps too long, uses more processor time than its limit, or starts
+ * too many processes. When the worker has ended, the supervisor kills all descendants and sends one check_ending to the checker.
+ * If the supervisor itself is killed or stopped, the checker, which is a subreaper too, kills the rest. If the checker dies, the
+ * socket between them hangs up, and the supervisor kills its descendants. Descendants are found by their parents in /proc, so a
+ * session or process group that they create does not hide them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -39,12 +39,12 @@ double check_now(void)
 
 /* ---- Processes, as /proc lists them ---- */
 
-/* The status line of a process or thread. Where it cannot be read, `state` is 0. */
+/* Status of a process or thread, from its stat file in /proc. If the file cannot be read, `state` is 0. */
 typedef struct process {
     pid_t pid, parent;
     char state;               /* as in proc(5): R runs or waits for a processor, S sleeps, T and t are stopped, Z has ended */
-    bool descends;            /* from the process that asks */
-    unsigned long long ticks; /* of processor time; of a process with its threads */
+    bool descends;            /* true for a descendant of the calling process */
+    unsigned long long ticks; /* clock ticks of processor time; for a process, of all its threads */
 } process;
 
 static process process_read(const char *path)
@@ -76,7 +76,7 @@ static process process_of(pid_t pid)
 
 static bool is_stopped(char state) { return state == 'T' || state == 't'; }
 
-/* The most active state among the threads of a process: R, else D, else that of the process itself. */
+/* Returns the most active state among the threads of a process: R, else D, else the state of the process itself. */
 static char process_activity(const process *p)
 {
     char path[300], most = p->state;
@@ -100,8 +100,8 @@ static int compare_pids(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Lists all processes, and marks the descendants of this one, without those below a process in `spared`. Returns how many are
- * listed. */
+/* Lists all processes and marks the descendants of this one, except the subtrees of processes in `spared`. Returns the number of
+ * listed processes. */
 static size_t list_descendants(const pid_t *spared, size_t nspared)
 {
     size_t n = 0;
@@ -131,7 +131,7 @@ static size_t list_descendants(const pid_t *spared, size_t nspared)
     return n;
 }
 
-/* How many descendants have not ended, without the subtree of `spared`. */
+/* Returns the number of descendants that have not ended, without the subtrees of processes in `spared`. */
 static uint32_t count_descendants(const pid_t *spared, size_t nspared)
 {
     uint32_t alive = 0;
@@ -141,7 +141,8 @@ static uint32_t count_descendants(const pid_t *spared, size_t nspared)
     return alive;
 }
 
-/* Kills all descendants of this process but those below a process in `spared`, until none is left or the time is up. */
+/* Kills all descendants of this process except the subtrees of processes in `spared`, until none is left or `seconds` have
+ * passed. */
 static void kill_descendants(const pid_t *spared, size_t nspared, double seconds)
 {
     const double end = check_now() + seconds;
@@ -166,8 +167,8 @@ static void kill_descendants(const pid_t *spared, size_t nspared, double seconds
 
 /* ---- Descriptors ---- */
 
-/* Descriptors that no worker gets: those that the command inherited or opened itself. A library's own, opened when it was loaded,
- * are not among them. */
+/* Descriptors that are closed in workers: those that the command inherited or opened itself. Descriptors that a library opened
+ * when it was loaded are not included. */
 static bool is_private[MAX_DESCRIPTORS];
 
 void check_descriptor_private(int fd, bool is)
@@ -196,17 +197,18 @@ static void close_private(int but)
 
 /* ---- The supervisor ---- */
 
-/* How a worker comes along. */
+/* Progress of a worker at the supervisor's last poll: step, CPU ticks and idle seconds. */
 typedef struct watch {
     pid_t pid; /* the worker, or the helper that it waits for */
     uint64_t step;
-    unsigned long long ticks, begun; /* at the last poll; at the first poll of this step */
-    double polled, idle;             /* seconds: when it was looked at last; how long it has been idle */
+    unsigned long long ticks, begun; /* CPU ticks at the last poll; at the first poll of this step */
+    double polled, idle;             /* seconds: time of the last poll; accumulated idle time */
 } watch;
 
-/* Why a worker has to be ended; CHECK_ENDED_ITSELF: it goes on. Idle is a process of which no thread runs, or would on a machine
- * that is less busy: an active poll makes up for three idle ones, so a loop of short sleeps is idle, too. A wait that cannot be
- * interrupted may be for a disk, and counts a quarter. After a second in which nobody polled, the machine was stopped as well. */
+/* Polls a worker. Returns the cause for which it must be killed; CHECK_ENDED_ITSELF: it may continue. A poll is active if a
+ * thread runs or has used a quarter of the time since the last poll. An active poll cancels three idle ones, so a loop of short
+ * sleeps is idle, too. A wait that cannot be interrupted (D) may be for a disk, and counts a quarter. A gap of more than a second
+ * between polls resets the idle time: the whole machine was stopped. */
 static enum check_end_cause watch_poll(watch *w, const check_result *r, pid_t worker, double patience)
 {
     const long rate = sysconf(_SC_CLK_TCK);
@@ -241,7 +243,8 @@ static unsigned count_threads(void)
     return sysinfo(&info) ? 0 : info.procs;
 }
 
-/* Waits for the worker, kills it where it has to be, and reports. */
+/* Waits for the end of the worker. Kills it if watch_poll() returns a cause, or if it has started too many processes. Then kills
+ * its descendants and sends a check_ending to the checker. If the checker ends first, kills all of them and sends nothing. */
 static void supervise(pid_t worker, int checker, int signals, const check_result *r, double patience)
 {
     check_ending e = { .cause = CHECK_ENDED_ITSELF };
@@ -294,7 +297,8 @@ static void supervise(pid_t worker, int checker, int signals, const check_result
         return;
 }
 
-/* The process between the checker and a worker. */
+/* Runs the supervisor, the process between the checker and a worker: forks the worker, which calls fn(user), and supervises it.
+ * Does not return. */
 _Noreturn static void run_supervisor(int checker, const check_result *r, double patience, check_contained_fn *fn, void *user)
 {
     sigset_t all;
@@ -335,7 +339,7 @@ _Noreturn static void run_supervisor(int checker, const check_result *r, double 
 
 /* ---- In the checker ---- */
 
-static pid_t supervisors[CHECK_CONTAINED]; /* that run; 0: free */
+static pid_t supervisors[CHECK_CONTAINED]; /* pids of running supervisors; 0: free */
 
 static void note_supervisor(pid_t from, pid_t to)
 {
@@ -346,7 +350,7 @@ static void note_supervisor(pid_t from, pid_t to)
         }
 }
 
-/* Ends what belongs to a contained process in the checker. */
+/* Releases the checker's entry and descriptor of a contained process. */
 static void forget(const check_contained *c)
 {
     note_supervisor(c->pid, 0);

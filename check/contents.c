@@ -1,9 +1,9 @@
-/* Contents for index-like arguments: offsets, lengths, permutations. A contract's sorted(x) asks for sorted ones. Where no fact
- * says what a kernel takes, and it refuses a case, other contents of its integer tensors are tried until it accepts some; those
- * are the first to be tried with the next case that it refuses.
+/* Contents for index-like arguments: offsets, lengths, permutations. A contract's sorted(x) requires sorted ones. A contract may
+ * not state which contents a kernel accepts. If the kernel refuses a case, other contents of its integer tensors are tried until
+ * it accepts some. Accepted contents are tried first for the next refused case.
  *
- * What a tensor holds is a *role*: a fill, and a bound that follows a size of the case (the `span`), so that it stays right when
- * a case is made smaller. */
+ * A *role* describes the contents of a tensor: a fill, and a bound that follows a size of the case (the `span`). So the bound
+ * stays right when a case is made smaller. */
 #include <math.h>
 #include <string.h>
 
@@ -11,15 +11,16 @@
 
 /* ---- Elements ------------------------------------------------------------------------------------------------------------- */
 
-/* Number k of a sequence, from 0 to below 1. */
+/* Returns number k of a pseudo-random sequence in [0, 1). */
 static double unit(uint64_t seed, int64_t k)
 {
     check_random r = { seed + (uint64_t)k * UINT64_C(0x9e3779b97f4a7c15) };
     return (double)(check_next(&r) >> 11) * 0x1p-53;
 }
 
-/* Offset k of n, none smaller than the one before: the segments between them are of like sizes, grow, or are empty but for a
- * long one at the end, in the middle or at the beginning. Most begin with the lower bound and end with the upper one. */
+/* Returns offset k of n in a row of the last dim, none smaller than the one before. The seed and the row select the segments
+ * between offsets: of similar lengths, growing, or empty except at the end, middle or beginning. Most rows begin with the lower
+ * bound and end with the upper one. */
 static double offset_at(const check_tensor *t, uint64_t seed, int64_t row, int64_t k, int64_t n)
 {
     const uint64_t kind = (seed / 8 + (uint64_t)row) % 8;
@@ -37,7 +38,7 @@ static double offset_at(const check_tensor *t, uint64_t seed, int64_t row, int64
     return t->low + floor(span * x);
 }
 
-/* Element j of a permutation of 0 to n - 1. */
+/* Returns element j of a permutation of 0 to n - 1; the seed gives the offset. */
 static int64_t permuted(int64_t n, int64_t j, uint64_t seed)
 {
     int64_t step = n * 5 / 8 | 1, a, b;
@@ -71,7 +72,8 @@ double check_placed(const check_tensor *t, uint64_t seed, int64_t i)
 
 enum { NO_SPAN = -1, MAX_SPANS = 64 };
 
-/* The size that a span names: of a tensor's dim, or an int argument; NO_SPAN: the case has none. */
+/* Returns the size that a span names: 1 + CHECK_DIMS * tensor + dim, or 1 + CHECK_TENSORS * CHECK_DIMS + an int argument.
+ * NO_SPAN: the case has no such size. */
 static int64_t span_size(const check_case *c, int32_t span)
 {
     const uint32_t at = (uint32_t)(span - 1);
@@ -103,23 +105,24 @@ typedef struct role {
     uint8_t fill;
     bool below;
     int32_t span;
-    double low, high; /* high: where there is no span */
+    double low, high; /* high: used if there is no span */
 } role;
 
 static struct {
     bool any;
     role of[CHECK_ARGS];
-} accepted; /* by this process's kernel, the last time */
+} accepted; /* roles by argument that this process's kernel accepted last */
 static role tried[CHECK_ARGS];
-static uint32_t vain; /* cases tried since some were accepted */
+static uint32_t vain; /* attempts since contents were last accepted */
 
+/* True if the tensor is present and of an integer dtype other than bool. */
 static bool may_be_index(const check_tensor *t)
 {
     return t->present && check_is_integer(t->dtype) && dv_dtype_key(t->dtype) != DV_DTYPE_bool;
 }
 
-/* The sizes of a case that are not of this tensor itself: how many are in `spans`. *like_offsets: one of them is by 1 smaller
- * than its last dim. */
+/* Lists the spans of a case that are not of this tensor itself. Returns their number. *like_offsets: true if the tensor's last
+ * dim is one longer than such a size, or its shape is [1]. */
 static size_t list_spans(const check_case *c, size_t tensor, int32_t *spans, bool *like_offsets)
 {
     size_t n = 0;
@@ -148,7 +151,7 @@ static int32_t smallest_span(const check_case *c, const int32_t *spans, size_t n
     return best;
 }
 
-/* Draws a role for a tensor; likely ones more often. */
+/* Draws a random role for a tensor; likely roles are drawn more often. */
 static role draw_role(const check_case *c, size_t tensor, check_random *r)
 {
     int32_t spans[MAX_SPANS];

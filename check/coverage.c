@@ -145,7 +145,8 @@ static bool is_unreached(const block *blocks, size_t from, size_t to)
     return any;
 }
 
-/* A flag for each line of a text, from 1 on: it begins a loop, or the line before does. The caller frees it; NULL: no memory. */
+/* Returns a flag for each line of a text, counted from 1: true if a loop begins in the line or in the line before. *lines: an
+ * upper bound of the line numbers. The caller frees the flags; NULL: out of memory. */
 static bool *find_loops(const char *text, int32_t *lines)
 {
     static const char *const words[] = { "for (", "while (", "for(", "while(" };
@@ -165,7 +166,8 @@ static bool *find_loops(const char *text, int32_t *lines)
     return in;
 }
 
-/* The line of the last loop of a function that ran, if no case reached its body; 0: there is none. blocks are sorted by line. */
+/* Returns the line of a function's last loop if the function ran and no case reached the loop's body; else 0. blocks are sorted
+ * by line. */
 static int32_t find_unreached_loop(const block *blocks, size_t n, const char *source)
 {
     size_t size;

@@ -1,15 +1,15 @@
-/* Which arguments the results depend on. An argument that a caller gives, and that no result depends on in any case, is ignored:
- * an optional tensor beside None, a number, a flag or a word beside another one that the contract accepts. So are all elements of
- * a tensor but the first. It is told after many cases only: in one case an argument may have no influence.
+/* Dependence of the results on the arguments. An argument is reported as ignored if no result depends on it in many cases; in one
+ * case it may have no influence. Tested are arguments with another accepted value: a number, a flag, a string, or None for an
+ * optional tensor. Also tested are a tensor's elements after the first, all together.
  *
- * Not asked are tensors that must be given, of which an operator may need the sizes alone, and what the contract reads itself. */
+ * Not tested are required tensors, since an operator may need only their sizes, and arguments that the contract itself reads. */
 #include <math.h>
 #include <string.h>
 
 #include "check.h"
 
 enum {
-    ENOUGH = 24, /* cases in which an argument has no influence, until that is told */
+    ENOUGH = 24, /* cases without influence of an argument, after which it is reported */
     MAX_ELEMENTS = 1 << 13,
 };
 
@@ -26,7 +26,7 @@ static bool take(const check_job *job, const check_case *c, bool rest_moved, siz
     return !to->incomplete;
 }
 
-/* True if the case has results, and none of its tensors is empty, large, or special. */
+/* True if the case has tensors, and no tensor is empty, larger than MAX_ELEMENTS, or filled with special values. */
 static bool is_telling(const check_case *c)
 {
     bool is = c->ntensors;
@@ -43,8 +43,8 @@ static bool is_number(uint32_t type)
     return type == DV_FIELD_INT || type == DV_FIELD_FLOAT || type == DV_FIELD_BOOL || type == DV_FIELD_STRING;
 }
 
-/* Gives an argument another value: that which it has in another case of the plan, or None; false: there is none that the contract
- * accepts. turn: which of the other values. */
+/* Copies a case to `out` with another value of an argument: None for a tensor, else a value from another case of the plan. turn:
+ * the case of the plan at which the search begins. False: no other value is found, or the contract refuses it. */
 static bool change(const check_job *job, const check_case *c, size_t slot, uint32_t turn, check_case *out)
 {
     const check_plan *plan = job->plan;

@@ -1,10 +1,10 @@
-/* The same call in other dtypes: what an operator without any reference can be held against. A call of bf16, f16 or f32 gives
- * what the call of f32 or f64 with the same numbers gives, up to the rounding of the narrow type. A call of f64 is more precise
- * than one of f32: its results follow when its arguments move by less than f32 can tell.
+/* Comparison of a call with the same call in other dtypes: a test for operators without any reference. A call in bf16, f16 or f32
+ * must give the results of the same call in f32 or f64, up to rounding. A call in f64 must be more precise than f32: its results
+ * must follow changes of the arguments that f32 cannot represent.
  *
- * An operator may round between its steps, and it may have jumps, where rounding chooses a side. So a difference counts only in
- * the third case that has one, and not in a result that was seen to jump in three when the arguments move by the rounding of the
- * narrow type. */
+ * An operator may round intermediate results, and may have jumps, where rounding chooses a side. So a difference is reported only
+ * in the third case that has one. Results are not compared after they jumped in three cases when the arguments moved by the
+ * rounding of the narrow type. */
 #include <math.h>
 #include <string.h>
 
@@ -13,16 +13,16 @@
 enum {
     MAX_ELEMENTS = 1 << 14,
     MAX_CASES = 64,     /* of a job */
-    MIN_DIFFERENT = 3,  /* cases, until it is reported */
-    MIN_MOVED = 8,      /* elements that do not follow a small move of the arguments, until it is reported */
-    UNITS = 8,          /* of the narrow type, of the element or what goes in: the rounding of steps in between */
-    JUMP = 64,          /* such units: no rounding of the arguments explains it but a jump */
-    MAX_MAGNITUDE = 20, /* of elements: a square is no infinity in f16 */
+    MIN_DIFFERENT = 3,  /* cases with a difference before it is reported */
+    MIN_MOVED = 8,      /* elements that do not follow a small change of the arguments, before it is reported */
+    UNITS = 8,          /* tolerance for intermediate rounding, in units of the narrow type, of the result or the arguments */
+    JUMP = 64,          /* change in the same units that only a jump explains */
+    MAX_MAGNITUDE = 20, /* of elements: their squares are finite in f16 */
 };
 
 static const check_row any_row = { .name = "", .index = 0 };
 
-/* The dtype that holds all numbers of this one and is more precise; itself: there is none. */
+/* Returns the next wider float dtype: f32 for 16 bits, f64 for f32. Other dtypes are returned unchanged. */
 static dv_dtype wider(dv_dtype d)
 {
     dv_dtype wide = d;
@@ -33,7 +33,8 @@ static dv_dtype wider(dv_dtype d)
     return wide;
 }
 
-/* True if rounding is all that makes numbers of a case differ: none is special or large, or much larger than others. */
+/* True if only rounding can make the numbers of a case differ between dtypes. Then its tensors are not empty or large, and real
+ * elements are neither special nor larger than MAX_MAGNITUDE. */
 static bool is_mild(const check_case *c)
 {
     bool mild = true;
@@ -47,8 +48,8 @@ static bool is_mild(const check_case *c)
     return mild;
 }
 
-/* Makes the same case with wider dtypes, as far as the contract allows it. False: no tensor has one. *unit: of the narrowest type
- * that was widened. */
+/* Copies a case to `out` with wider dtypes. *unit: rounding unit of the narrowest type that was widened. False: no tensor can be
+ * widened, or the contract does not accept the new case. */
 static bool widen(const check_op *op, const check_case *c, check_case *out, double *unit)
 {
     bool any = false;
@@ -101,7 +102,7 @@ static bool same_shapes(const check_outs *a, const check_outs *b)
     return same;
 }
 
-/* The largest magnitude that a real element of the case may have. */
+/* Returns the largest magnitude within the bounds of the case's real tensors. */
 static double largest_real(const check_case *c)
 {
     double most = 0;
@@ -164,7 +165,7 @@ static void compare_with_wider(check_job *job, const check_case *c)
 
 /* ---- f64 ------------------------------------------------------------------------------------------------------------------ */
 
-/* True if all real tensors of the case are f64, and there is one. */
+/* True if the case has real tensors and all of them are f64. */
 static bool is_all_f64(const check_case *c)
 {
     bool any = false;
@@ -179,9 +180,9 @@ static bool is_all_f64(const check_case *c)
     return any;
 }
 
-/* Looks for steps in f32 on the way to a result in f64: where each argument moves by 2^-34 of it, the result moves by 2^-14 of
- * what it does when they move by 2^-20, in the same direction. A step that is rounded to f32 hides the small move, or makes it
- * large. */
+/* Reports a result in f64 that is computed in f32 somewhere. Each argument is changed by 2^-34 and by 2^-20 of its value: the
+ * first change of the result must be 2^-14 of the second. A step that is rounded to f32 hides the small change, or enlarges
+ * it. */
 static void look_for_f32(check_job *job, const check_case *c)
 {
     static check_outs found, near, far;
@@ -224,8 +225,8 @@ static void look_for_f32(check_job *job, const check_case *c)
     }
 }
 
-/* Makes the same case with positive numbers, whose sums grow: a narrow type loses the small terms of a long one. False: the case
- * has no long dim, or the contract forbids them. */
+/* Copies a case to `out` with positive numbers, whose sums grow: a narrow type loses the small terms of a long sum. False: the
+ * case has no dim of LONG or more, or the contract does not accept positive numbers. */
 static bool with_positive(const check_op *op, const check_case *c, check_case *out)
 {
     enum { LONG = 256 };

@@ -80,7 +80,7 @@ static void read_literals(const check_json *steps, int64_t i, check_literals *to
     }
 }
 
-/* Notes the argument of a step that compares each element with the one before: sorted(x). */
+/* Sets op->sorted for the tensor argument of a step that compares each element with the one before, as sorted(x) does. */
 static void read_sorted(check_op *op, const check_json *steps, const check_json *step)
 {
     const check_json *in = check_json_get(step, "in"), *x = in ? in->child : NULL;

@@ -158,8 +158,9 @@ static bool same_form_or_say(const check_outs *a, const check_outs *b, char *wor
     return same;
 }
 
-/* of NULL: results may differ by the rounding of other orders if `rounded`, else not in a bit. Else: the case of an operator
- * whose threads add numbers and take places in any order. */
+/* True if results a and b differ; the first difference is printed to words. rounded: real numbers may differ by the rounding of
+ * sums in another order. of (or NULL): case of an operator whose threads add numbers or take places in any order. Then integer
+ * results and non-finite elements are skipped, and the case's tolerance is added. */
 static bool differ(
     const check_op *op, const check_case *of, const check_outs *a, const check_outs *b, bool rounded, char *words, size_t size)
 {

@@ -50,7 +50,8 @@ static const struct {
     [PAST_4096] = { "past 4096", { 4099, 4097, 8192, 6007 }, 4097, 32768 },
     [PAST_32768] = { "past 32768", { 65537, 66049, 65792, 70001 }, 32769, INT64_MAX },
 };
-/* Numbers past 32 bits and others; the last ones are not given to what the contract reads, which may be a size. */
+/* Values to try for int arguments, most of them beyond 32 bits. The values from HUGE_SIZES on are not used for arguments that the
+ * contract reads, because these may be sizes. */
 static const int64_t huge[] = { INT64_C(1) << 31, INT64_C(1) << 32, -(INT64_C(1) << 32), (INT64_C(1) << 32) + 1, -3, 1000,
     INT64_MIN, INT64_MAX, INT32_MIN };
 enum { HUGE_NUMBERS = sizeof huge / sizeof *huge, HUGE_SIZES = HUGE_NUMBERS - 3 };
@@ -692,8 +693,8 @@ static void set_spread(dv_range fact, check_tensor *t)
     t->high = fmin((double)fact.most, most);
 }
 
-/* Sets contents that sorted(x) allows: integers from one bound of the facts to the other, real numbers with equal neighbours or
- * without. A wrong index stays the last element if it is the largest. */
+/* Sets contents that sorted(x) allows. Integers rise from the lower to the upper bound of the facts; real numbers rise with or
+ * without equal neighbours. A wrong index that is the largest number remains the last element. */
 static void set_sorted(const planner *p, dv_range fact, check_tensor *t)
 {
     if (!check_is_integer(t->dtype)) {

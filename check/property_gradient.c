@@ -576,7 +576,7 @@ static struct tally {
 enum verdict { AGREES, DIFFERS, UNSURE };
 typedef struct difference {
     double formula, slope;
-    bool slight; /* a factor in f32 explains it, and no error of another kind is so small */
+    bool slight; /* the difference is so small that a factor rounded to f32 explains it */
 } difference;
 
 static double *draw_direction(const point *p, size_t a, check_random *r)

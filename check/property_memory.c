@@ -116,7 +116,7 @@ static bool all_written(check_job *job, const check_call *call)
 
 static bool same(const kept *a, const kept *b) { return a->size == b->size && !memcmp(a->data, b->data, a->size); }
 
-/* True if the results are those of the first call when only the stack holds what it held then, and all else `poison`. */
+/* True if the results equal the first call's when the stack holds the first call's fill and all other memory holds `poison`. */
 static bool is_of_stack(check_job *job, const check_case *c, uint8_t poison)
 {
     static check_call call;
@@ -126,7 +126,8 @@ static bool is_of_stack(check_job *job, const check_case *c, uint8_t poison)
     return !call.status && same(&first, &again);
 }
 
-/* Reports the first element that differs between the first call and the second, which found `poison` in undefined memory. */
+/* Reports the first element that differs between the first and the second call. poison: the second call's fill of undefined
+ * memory. */
 static void check_undefined(check_job *job, const check_case *c, const check_call *call, uint8_t poison)
 {
     char name[120], index[200];
@@ -155,8 +156,8 @@ static void check_undefined(check_job *job, const check_case *c, const check_cal
     }
 }
 
-/* True if the results are those of the first call with its contents, and those of the second with `poison`, again and again. Else
- * they differ by themselves: by a count of calls, for example. The order has no period. */
+/* True if repeated calls always give the first call's results with POISON in undefined memory, and the second call's results with
+ * `poison`. Else the results also differ without it, for example by a count of calls. The order of the calls has no period. */
 static bool follows_poison(check_job *job, const check_case *c, uint8_t poison, check_call *call)
 {
     static const char order[] = "abbabaabbaab";
@@ -349,7 +350,7 @@ static void check_unchanged(check_job *job, const check_case *c)
     }
 }
 
-/* Compares the first call with one at the same addresses that finds zeros in undefined memory. */
+/* Compares the first call with one at the same addresses that finds zeros in undefined memory, and reports a difference. */
 static void check_zeros(check_job *job, const check_case *c)
 {
     static check_call call;

@@ -1262,7 +1262,8 @@ static void check_numbers_taken(check_job *job, const check_case *c)
     }
 }
 
-/* The pieces of a call's loops, which has several: in another order, inside each other, and on more threads. */
+/* Checks a call whose loops have several pieces: runs the pieces in another order, inside each other and on more threads. race:
+ * also looks for races between pieces. */
 static void look_at_pieces(check_job *job, const check_case *c, const check_outs *first, bool race)
 {
     static int raced;

@@ -70,7 +70,7 @@ static void begin_steps(const dv_host *host)
     operations_begin();
 }
 
-static int64_t found, found_integers; /* by the kernels of a call; -1: it cannot be said */
+static int64_t found, found_integers; /* operations, and integer operations, of a call's kernels; -1: unknown */
 
 static void end_steps(const dv_host *host)
 {
@@ -80,7 +80,7 @@ static void end_steps(const dv_host *host)
     found_integers += operations_of_integers();
 }
 
-/* Counts the operations of a call; -1: it cannot be said. *integers: multiplications of integers and their additions. */
+/* Returns the number of operations of a call; -1: unknown. *integers: multiplications of integers and their additions. */
 static double count(const check_job *job, const check_case *c, double *integers)
 {
     static check_plain p;
@@ -119,8 +119,8 @@ static bool with_size(const check_job *job, const check_case *c, size_t at, int6
     return fits(job->op, out, &from) && *p == size;
 }
 
-/* True if, where a dim is three times as long, a grows and b does not, or a grows by one more power of it, and they are far apart
- * then. */
+/* True if a count outgrows another one when a dim becomes three times as long. a and b are the counts before, a3 and b3 after.
+ * Then a at least doubles, and b stays or grows at most half as much. Also, a3 exceeds b3 by the factor APART. */
 static bool outgrows(double a, double a3, double b, double b3)
 {
     return a3 >= 2 * a && (b3 <= 1.2 * b || a3 * b >= 2 * a * b3) && a3 >= APART * fmax(b3, 1) && a3 - a >= FEWEST;

@@ -150,7 +150,7 @@ static size_t list_opinions(const check_op *op, const check_row *row, const chec
 
 /* ---- Calls, and what they leave ---- */
 
-/* What a call must leave as it was. */
+/* Process state that a call must leave unchanged. */
 typedef struct state {
     fenv_t floats;
     unsigned control; /* the bits that the kernel must restore, without the exception flags */
@@ -162,9 +162,9 @@ typedef struct state {
     cpu_set_t processors; /* on which the thread may run */
     int printed;          /* bytes on stdout */
     bool child;           /* is there a process that it started and has not waited for? */
-    bool descriptors;     /* are those of the checker as they were? */
-    bool has_descriptor;  /* can the process open one more? */
-    bool timer;           /* is an alarm set? */
+    bool descriptors;     /* true if the checker's descriptors are unchanged */
+    bool has_descriptor;  /* true if the process can open one more descriptor */
+    bool timer;           /* true if an alarm is set */
     mode_t mask_of_files;
     struct rlimit limits[RLIM_NLIMITS];
     int modes[4]; /* personality, dumpable, no new privileges, seccomp */
@@ -385,7 +385,8 @@ static bool has_special(const check_case *c)
     return false;
 }
 
-/* Appends the elements at the same place of the arguments that have the result's shape: " (there gate is 3, up is NaN)". */
+/* Appends to `out` the element at the same index of each argument that has the result's shape: " (there gate is 3, up is
+ * NaN)". */
 static void append_arguments(const comparison *m, const kept_tensor *t, int64_t element, char *out, size_t size)
 {
     size_t n = strlen(out);

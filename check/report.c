@@ -289,7 +289,8 @@ static void print_undeclared(const printer *p, const check_op *ops, size_t nops)
     free(texts);
 }
 
-/* How many cases the kernels of an operator accepted and refused, where some were refused, by the property that tried most. */
+/* Prints for each row with refused cases how many cases the kernel accepted and refused. The counts are those of the property
+ * that tried most cases. */
 static void print_refused(const printer *p)
 {
     for (size_t i = 0; i < p->njobs; i++) {

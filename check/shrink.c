@@ -65,8 +65,8 @@ static bool fitted(shrinker *s)
     return !s->best.broken && check_fit(s->job->op, &s->next, &s->best, NULL) && keep_with_contents(s);
 }
 
-/* Makes a size smaller: to one of the smallest, else by steps of a half, a quarter, and so on down to 1, as a search for the
- * least size that fails. `at` is the size in s->next, in_best the same in s->best. */
+/* Searches for the smallest size that fails. Tries 0 to MIN_SIZES - 1, then steps down by a half, a quarter, and so on to 1. at:
+ * the size in s->next; in_best: the same size in s->best. take: makes s->next the best case if it fails. */
 static void smaller_size(shrinker *s, int64_t *at, const int64_t *in_best, bool (*take)(shrinker *))
 {
     for (int64_t to = 0; to < MIN_SIZES && to < *in_best; to++) {
@@ -101,7 +101,7 @@ static void smaller_dims(shrinker *s)
 }
 
 /* Replaces one size everywhere it occurs, in shapes and numbers: this keeps equal sizes equal without a contract, or across
- * names. True: the case still fails. */
+ * names. Returns true if the case still fails. */
 static bool replace_size(shrinker *s, int64_t from, int64_t to)
 {
     s->next = s->best;
@@ -115,7 +115,7 @@ static bool replace_size(shrinker *s, int64_t from, int64_t to)
     return keep_with_contents(s);
 }
 
-/* The same steps as smaller_size() for each size of the case. */
+/* Makes each size of the case smaller, everywhere it occurs, by the steps of smaller_size(). */
 static void smaller_everywhere(shrinker *s)
 {
     int64_t values[64];

@@ -27,7 +27,7 @@
 
 #include "check.h"
 
-enum { FULL = 8 /* cases without an empty tensor, from which it is told that all were refused */ };
+enum { FULL = 8 /* cases without an empty tensor that the kernel must refuse before it is reported that it refused all */ };
 enum { LOAD_MS = 5000, LOAD_SECONDS = 10 };
 enum { STOPPED = 77, MAX_GROWTH = 3, MAX_ROUNDS = 8, MOST_SLOW = 3, MOST_PLANS = 256, MOST_KEPT = 64 << 20 };
 static int case_ms = 2000;                        /* check_options.case_ms */
@@ -185,7 +185,7 @@ static bool is_below_stack(uintptr_t at, const void *context)
 
 static uintptr_t stack_low, stack_high; /* of this thread, with what lies below */
 
-/* True of an object that holds code of an operator: not this program, nor the C library and the compiler's. */
+/* True if an object holds code of an operator: it is not this program, the C library or the compiler's runtime. */
 static bool is_operator_object(const Dl_info *object)
 {
     static const char *const others[] = { "libc.", "libm.", "libgcc_s", "libpthread", "libdl.", "ld-linux", "linux-vdso",
@@ -200,8 +200,8 @@ static bool is_operator_object(const Dl_info *object)
     return true;
 }
 
-/* Notes the innermost instruction of the operator's binary: the one that raised the fault, or the call that led to it. It comes
- * last in a handler: the message stays where a broken stack ends the process here. */
+/* Records the innermost instruction of the operator's binary: the one that raised the fault, or the call that led to it. Handlers
+ * call this function last: if a broken stack ends the process here, the message exists already. */
 static void note_origin(check_result *r, const void *context)
 {
     enum { FRAMES = 32 };
@@ -269,7 +269,8 @@ static void on_fault(int number, siginfo_t *info, void *context)
     _exit(STOPPED);
 }
 
-/* Ends this process, or lets its supervisor end it, when it has used so much processor time from now on. 0: when it likes. */
+/* Limits the processor time of this process from now on to ms milliseconds; 0: no limit. Past the limit SIGPROF, or else the
+ * supervisor, ends the process. */
 static void arm(int ms)
 {
     const struct itimerval t = { .it_value = { ms / 1000, ms % 1000 * 1000 } };
@@ -289,7 +290,7 @@ int check_printed(void)
     return ioctl(printed, FIONREAD, &n) ? 0 : n;
 }
 
-/* The files behind the descriptors that a worker begins with. */
+/* Files behind the descriptors that a worker begins with: stdin, stdout, stderr and the pipe that holds its output. */
 static struct stat files[4];
 
 static int descriptor_at(size_t i) { return i < 3 ? (int)i : printed; }
@@ -304,7 +305,8 @@ bool check_descriptors_kept(void)
     return kept;
 }
 
-/* Who reads neither is not to wait: what does not fit is lost. */
+/* Redirects stdin and stderr to /dev/null, and stdout to a pipe that does not block. A kernel never waits for a reader; output
+ * beyond the pipe's capacity is lost. */
 static void keep_output(void)
 {
     int ends[2];
@@ -320,7 +322,7 @@ static void keep_output(void)
         fstat(descriptor_at(i), &files[i]);
 }
 
-static pid_t self; /* of the checker's processes: neither a kernel's copy of one, nor a child that it made */
+static pid_t self; /* pid of this process if the checker made it; a process that a kernel forked has another pid */
 
 int check_fork(void)
 {
@@ -343,7 +345,7 @@ void check_after_kernel(void)
     _exit(0);
 }
 
-/* Lowers a limit, never raises it. */
+/* Lowers a resource limit to `most`; a limit that is lower already stays. */
 static void limit_to(int resource, rlim_t most)
 {
     struct rlimit limit;
@@ -353,8 +355,8 @@ static void limit_to(int resource, rlim_t most)
     setrlimit((unsigned)resource, &limit);
 }
 
-/* Returns a limit of private memory in bytes: 6 GB for the checker's own, most of which is never touched, and for the kernel's,
- * and some for tensors; no more than half of a large machine's memory. */
+/* Returns the limit of private memory in bytes (RLIMIT_DATA): 6 GB for the checker and the kernel, and more for tensors. The
+ * checker never touches most of its share. The limit is at most half of the machine's memory, but at least 6 GB. */
 static rlim_t most_memory(void)
 {
     enum { TENSORS = 16, BYTES = 16 };
@@ -363,7 +365,7 @@ static rlim_t most_memory(void)
     return half < least ? least : most < half ? most : half;
 }
 
-/* Returns a limit in seconds that no job reaches which ends at its own limits. */
+/* Returns the limit of processor time in seconds (RLIMIT_CPU). A job reaches it only if the job's own limits do not end it. */
 static rlim_t most_seconds(const check_job *job)
 {
     enum { SPARE = 120, TIMES = 16 };
@@ -371,7 +373,7 @@ static rlim_t most_seconds(const check_job *job)
     return (rlim_t)(job->seconds * seeds + TIMES * case_ms / 1e3) + SPARE;
 }
 
-/* If memory is short all the same, this process ends and none of the user's. */
+/* Makes this worker the OOM killer's first choice, so that no process of the user is killed. */
 static void offer_to_oom_killer(void)
 {
     const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -508,7 +510,8 @@ static bool has_wrong_index(const check_case *c)
     return wrong;
 }
 
-/* True if all tensors that are given have elements: a kernel may take less for an empty case, and compute nothing. */
+/* True if the case has tensors and each tensor that is given has elements. For an empty case a kernel may compute nothing and
+ * accept other arguments. */
 static bool is_full(const check_case *c)
 {
     bool full = c->ntensors;
@@ -517,7 +520,7 @@ static bool is_full(const check_case *c)
     return full;
 }
 
-/* Tries case i of the plan. What the kernel refuses is tried with tamer contents. */
+/* Runs case i of the plan. While the kernel refuses it, runs it again with other contents. */
 static void try_contents(check_job *job, uint32_t i, uint64_t seed)
 {
     static check_case tried;
@@ -692,7 +695,7 @@ typedef struct child {
     check_job *job;
 } child;
 
-/* What a worker runs: a function for a job. */
+/* Task of a worker: a function to call for a job. */
 typedef struct task {
     check_job *job;
     void (*fn)(check_job *);
@@ -705,7 +708,7 @@ static struct shared_map {
     size_t bytes;
 } maps[MAX_MAPS];
 
-/* NULL with errno. */
+/* Maps zeroed memory that is shared with child processes, and lists it in maps. NULL with errno. */
 static void *shared_map(size_t bytes)
 {
     size_t i = 0;
@@ -731,13 +734,14 @@ static void shared_unmap(const void *p)
 
 check_result *check_shared(void) { return shared_map(sizeof(check_result)); }
 
-/* The result of a job, on pages of its own. */
+/* Result of a job, on separate pages, so that other results can be protected. */
 typedef union slot {
     check_result result;
     char pages[(sizeof(check_result) + 4095) / 4096 * 4096];
 } slot;
 
-/* In a worker: all but the job's own result is out of reach. It may read the job's plan, and write it where it makes the plan. */
+/* Makes all shared memory inaccessible in a worker, except the result of its job. The plan of the job is readable, and writable
+ * only for the job that makes the plan. */
 static void protect_shared(const check_job *job)
 {
     char *const result = (char *)job->result, *const plan = (char *)job->plan;
@@ -766,7 +770,7 @@ static void run_task(void *user)
     t->job->result->done = true;
 }
 
-/* fn runs in a worker, which may sleep for `patience` seconds. */
+/* Starts fn(job) in a worker, which may sleep for `patience` seconds. False: not started, with errno. */
 static bool start(child *c, check_job *job, double patience, void (*fn)(check_job *))
 {
     task t = { job, fn };
@@ -783,7 +787,7 @@ static const char *whose(const check_result *r)
     return r->fault == CHECK_FAULT_MEMORY ? "memory" : r->fault == CHECK_FAULT_LOOK ? "fake" : "runs";
 }
 
-/* A fault that is another property's to report. */
+/* Turns a fault that another property reports into "not checked", with a reference to that property. */
 static void blame(check_job *job)
 {
     check_result *r = job->result;
@@ -800,7 +804,7 @@ static void blame(check_job *job)
     snprintf(r->message, sizeof r->message, "%.900s%s%s)", message, see, whose(r));
 }
 
-/* It is this property's all the same. */
+/* Turns a result that blame() made "not checked" into a failure of this property again. */
 static void make_failure(check_result *r)
 {
     char *end = strstr(r->message, see);
@@ -809,7 +813,7 @@ static void make_failure(check_result *r)
         *end = 0;
 }
 
-/* What its supervisor saw, in words; false: nothing of a kernel's doing. */
+/* Writes the fault that the supervisor found into r. False: none, or the worker has reported one itself. */
 static bool say_ending(check_result *r, const check_ending *e)
 {
     switch (e->cause) {
@@ -843,7 +847,8 @@ static bool say_ending(check_result *r, const check_ending *e)
     return false;
 }
 
-/* Processes that a kernel leaves are a fault, or stand behind another one. */
+/* Reports processes that a kernel left running, or a fork whose copy returned from the call. If the job has failed already,
+ * appends their number to its message. */
 static void say_left(check_job *job, const check_ending *e)
 {
     check_result *r = job->result;
@@ -883,7 +888,8 @@ static bool is_sane_case(const check_case *c)
     return sane;
 }
 
-/* Can the checker read what a worker left in shared memory? A kernel may have written there. */
+/* True if the values that a worker left in shared memory are valid, so that the checker can read them. A kernel may have written
+ * there. */
 static bool is_sane(const check_job *job)
 {
     const check_result *r = job->result;
@@ -943,7 +949,8 @@ static void show(const check_job *job)
         shown.fn(shown.user, shown.done, shown.all, job);
 }
 
-/* Wait until a child ends; it is finished and its entry taken out. NULL: interrupted, and none is left. */
+/* Waits until a child ends, completes its job's result, removes its entry and returns the job. NULL: interrupted, and no child is
+ * left. */
 static check_job *wait_for_one(child *children, size_t *n)
 {
     struct pollfd fds[CHECK_CONTAINED];
@@ -1000,11 +1007,11 @@ bool check_again(const check_job *job, const check_case *c, check_result *shared
         !(r->own & r->fault) == !(shared->own & shared->fault);
 }
 
-/* The last operator that was seen not to end, whichever plan the case was of. */
+/* Operator of the last endless case, of any plan. */
 static const check_op *endless_op;
 
-/* Makes the failing case of `once` smaller until no step helps: any smaller one takes less than an eighth of case_ms. False: some
- * step still helped when the time was up. */
+/* Makes the failing case of `once` smaller until no step helps. Then every smaller case takes less than an eighth of case_ms.
+ * False: some step still helped when the time was up. */
 static bool shrink_to_end(check_job *once)
 {
     bool done = false;
@@ -1013,11 +1020,12 @@ static bool shrink_to_end(check_job *once)
     return done;
 }
 
-/* True if the current case does not end, false if it is slow. A case that waits does not end. Where one call does not end in four
- * times case_ms, it is made smaller, as long as it takes an eighth of case_ms. Where the smallest one does not end in 32 times as
- * long, no growth explains that: it is endless. Where it ends, the larger one is slow, unless its time is more than the third
- * power of the work explains. Where one call ends at once, and the calls of this property do not in more time, they do not end
- * either. Of an endless call the failing case becomes the smallest one, and again_ms more than slow cases of its size need. */
+/* True if the current case is endless, false if it is slow. A case that waits is endless. Otherwise the case is run as one call
+ * with a limit of four times case_ms. If that call does not end, the case is made smaller while it takes more than an eighth of
+ * case_ms. If the smallest case does not end in 32 times as long, no growth of work explains that: it is endless. If it ends, the
+ * larger case is slow, unless its time is more than the third power of the work explains. If one call ends at once, but the calls
+ * of this property do not end in four times case_ms, the case is endless, too. For an endless call, the smallest case becomes the
+ * failing one. again_ms is set to more than slow cases of that size need. */
 static bool is_endless(check_job *job, check_result *shared)
 {
     static check_result smaller;
@@ -1123,7 +1131,7 @@ static void load_library(check_job *job)
     arm(0);
 }
 
-/* The message of a fault, of code that runs when a library is loaded. */
+/* Formats the message of a fault in code that runs while a library is loaded. */
 static void say_while_loading(const char *path, const char *message, char *out, size_t size)
 {
     static const char before[] = "the kernel ";
@@ -1135,7 +1143,7 @@ static void say_while_loading(const char *path, const char *message, char *out, 
         snprintf(out, size, "%s: while it is loaded, its code is at fault: %s", path, message);
 }
 
-/* What code of a library must leave as it is in the checker. */
+/* Signal mask, signal handlers and standard descriptors of the checker, saved before dv_load() and restored after it. */
 typedef struct process_state {
     sigset_t mask;
     struct sigaction actions[NSIG];

@@ -49,8 +49,8 @@ static int64_t operations_of(const uint8_t *p)
     return p[0] == 0x0f ? arithmetic(p[1], pp, 128) : 0;
 }
 
-/* Elements that a vector instruction of integers multiplies: of 16 or 32 bits; pairs of them are added by the same instruction,
- * or a next one. 0: it multiplies none. */
+/* Returns the number of elements of 8, 16 or 32 bits that a vector integer instruction multiplies; 0: it multiplies none. The
+ * same instruction or a later one adds the products. */
 static int64_t integer_lanes(unsigned map, unsigned op, int64_t bits)
 {
     if (map == 1 && (op == 0xf5 || op == 0xd5 || op == 0xe4 || op == 0xe5)) /* pmaddwd, pmullw, pmulhuw, pmulhw */
@@ -66,7 +66,7 @@ static int64_t integer_lanes(unsigned map, unsigned op, int64_t bits)
     return 0;
 }
 
-/* Multiplications of integers, each counted twice as the addition that follows it. */
+/* Returns the integer operations of the instruction at p: two for each multiplication, since an addition follows it. */
 static int64_t integers_of(const uint8_t *p)
 {
     if (p[0] == 0xc5)
@@ -98,7 +98,7 @@ static bool operations_begin(void)
     return steps_begin(count_instruction);
 }
 
-/* Multiplications of integers in the last count, twice each: those of indices are among them. */
+/* Returns the integer operations of the last count, two for each multiplication. Multiplications of indices are included. */
 static inline int64_t operations_of_integers(void) { return counted.integers; }
 
 /* -1: not known, or there were too many instructions. */

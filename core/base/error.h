@@ -12,7 +12,8 @@ int dv__vfail(int status, const char *format, va_list args);
 /* "column 7: expected ..., found ...", then the line of text and a caret under the column. at points into text. */
 DV__PRINTF(4, 5) int dv__fail_at(int status, const char *text, const char *at, const char *format, ...);
 
-/* Return DV_EINVAL from a public function whose argument is NULL: "dv_find: no name given: found NULL". */
+/* Returns DV_EINVAL from the calling public function if its argument is NULL, with the message "dv_find: no name given: found
+ * NULL". */
 #define DV__REQUIRE(argument, what)               \
     do {                                          \
         if (!(argument))                          \
@@ -20,12 +21,12 @@ DV__PRINTF(4, 5) int dv__fail_at(int status, const char *text, const char *at, c
     } while (0)
 int dv__fail_null(const char *function, const char *what);
 
-/* True if "context: " is among the names at the head of the message already. In a recursion each level would put it there again,
- * until the message is full. */
+/* True if "context: " is among the prefixes of a message already. Without this test each level of a recursion would add the
+ * prefix again, until the message is full. */
 bool dv__error_is_in(const char *text, const char *context);
 
-/* Put "context: " before the current message: dv__fail_in(status, "operator my::f: contract") ; returns status.
- * A context that is there already is not repeated. */
+/* Prepends "context: " to the current message, unless it is among the prefixes already. Returns status. Example:
+ * dv__fail_in(status, "operator my::f: contract"). */
 DV__PRINTF(2, 3) int dv__fail_in(int status, const char *format, ...);
 
 #endif

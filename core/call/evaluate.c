@@ -285,7 +285,7 @@ static bool is_argument(const dv_value *args, size_t n, const dv_tensor *t)
     return false;
 }
 
-/* Remember a call's result, to free it later; on failure it is freed at once. */
+/* Records a call's result, to be freed after the evaluation. On failure it is freed at once. */
 int dv__eval_keep(dv__eval *ev, dv_tensor *t)
 {
     dv__owned *o = DV__ARENA_NEW(&ev->c->arena, dv__owned);
@@ -298,7 +298,8 @@ int dv__eval_keep(dv__eval *ev, dv_tensor *t)
     return DV_OK;
 }
 
-/* The same for a list of new tensors, whose array is moved to the arena. */
+/* Records each new tensor of a list as dv__eval_keep() does, and moves the list's array to the arena. DV_ENOMEM: the tensors that
+ * could not be recorded are freed. */
 static int keep_list(dv__eval *ev, dv_value *list)
 {
     const size_t n = list->as.tensors.size;
@@ -318,7 +319,8 @@ static int keep_list(dv__eval *ev, dv_value *list)
     return status;
 }
 
-/* The results of a successful call that it made: all are kept, or those that cannot be are freed. into: not made by it. */
+/* Records the results that a successful call has made; those that cannot be recorded are freed. Arguments and `into` are not made
+ * by the call and are skipped. */
 static int keep_results(dv__eval *ev, const dv_operator *op, const dv_value *args, const dv_tensor *into, const dv__memo *m)
 {
     int status = DV_OK;

@@ -122,7 +122,7 @@ static int check_slot(const dv__call *c, size_t i, int64_t element, const dv_ten
     return status || !needs_memory ? status : dv__check_memory(c, i, element, t);
 }
 
-/* Check the values of the slots from `first` on that are not arguments of the call: nothing else has checked them. */
+/* Checks the values of slots from `first` on. These values are not arguments of the call, so nothing else has checked them. */
 static int check_slots(const dv__call *c, size_t first, const dv_value *slots, bool need_memory)
 {
     int status = DV_OK;

@@ -7,7 +7,8 @@
 /* Find the tensors among arguments or results, and their extents. */
 int dv__gather_args(dv__call *c);
 int dv__gather_results(dv__call *c);
-/* True if the elements of a sound tensor can be reached: it has none, or memory, or its device has none. */
+/* True if the elements of a valid tensor can be reached: the tensor has no elements, has memory, or is on a device without
+ * memory. */
 bool dv__has_memory(const dv_tensor *t);
 int dv__check_memory(const dv__call *c, size_t slot, int64_t element, const dv_tensor *t);
 int dv__check_overlaps(dv__call *c);

@@ -1,5 +1,6 @@
-/* Two limits. The depth counts the calls that are open, also across threads: a piece of a loop begins at the depth of its call.
- * The stack is measured, because threads have stacks of any size, and frames are larger under a sanitizer.
+/* Limits of nested calls: their depth and the stack that is left. The depth counts open calls, also across threads: a piece of a
+ * loop begins at the depth of its call. The stack is measured, because threads have stacks of any size, and frames are larger
+ * under a sanitizer.
  *
  * The outermost call is not measured: a thread with a small stack can run kernels that call nothing. */
 #include "call/nesting.h"
@@ -19,7 +20,7 @@ enum { MIN_STACK = DV__SANITIZED ? 256 << 10 : 56 << 10 };
 typedef struct nesting {
     int depth;
     bool measured;
-    uintptr_t low, high; /* of the thread's stack; both 0: unknown */
+    uintptr_t low, high; /* lowest and highest address of the thread's stack; both 0: unknown */
 } nesting;
 
 static _Thread_local nesting of_thread;
@@ -42,7 +43,8 @@ static void measure_stack(nesting *n)
 #endif
 }
 
-/* Bytes left, as far as this frame tells; SIZE_MAX: unknown, as on the stack of a coroutine. */
+/* Returns the bytes of stack below this frame. SIZE_MAX: unknown, because the frame is outside the thread's stack, as in a
+ * coroutine. */
 static size_t stack_left(nesting *n)
 {
     const uintptr_t here = (uintptr_t)__builtin_frame_address(0);

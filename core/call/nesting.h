@@ -5,13 +5,14 @@
 
 #include "call/state.h"
 
-/* Begins a call of op in this thread. DV_ELIMIT: the calls are nested too deep, or too little of the thread's stack is left for
- * one more. On success dv__nesting_end() ends it. */
+/* Begins a call of op in this thread. On success the caller ends it with dv__nesting_end(). DV_ELIMIT: the calls are nested too
+ * deep, or too little of the thread's stack is left for one more. */
 int dv__nesting_begin(const dv_operator *op);
 void dv__nesting_end(void);
 
-/* The depth of this thread, for another thread that works for one of its calls. Returns the depth before. */
+/* Returns the depth of open calls in this thread, for dv__nesting_set_depth() in another thread that works for one of them. */
 int dv__nesting_depth(void);
+/* Sets the depth of this thread. Returns the depth before. */
 int dv__nesting_set_depth(int depth);
 
 #endif

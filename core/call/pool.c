@@ -17,7 +17,7 @@ typedef struct job {
     dv__piece_fn fn;
     void *arg;
     int64_t n;
-    int depth;                /* of the call (nesting.h) */
+    int depth;                /* nesting depth of the call (nesting.h) */
     atomic_int_fast64_t next; /* the first piece that nobody has taken */
     atomic_int status;        /* the first failure */
     int inside;               /* workers; under the lock */

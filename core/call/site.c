@@ -23,7 +23,7 @@ typedef struct contents {
     bool is_range;
 } contents;
 
-typedef struct read_tensor { /* what is read from the text */
+typedef struct read_tensor { /* tensor as read from the text of a call site */
     dv_tensor t;
     contents *contents; /* NULL: none are given */
 } read_tensor;
@@ -33,8 +33,8 @@ struct dv_site {
     dv__arena arena; /* everything below */
     dv_value *args;  /* all of them: converted and completed */
     size_t ntensors, nmade;
-    bool is_read;        /* the tensors that are kept now were read from a text */
-    contents **contents; /* of each tensor, in order, or NULL; NULL: the site was made from values */
+    bool is_read;        /* true while tensors are added that were read from a text */
+    contents **contents; /* contents of each tensor, in order, or NULL; NULL: the site was made from values */
     dv_tensor **made;    /* the tensors with memory; NULL: there are none */
 };
 
@@ -141,7 +141,8 @@ static int keep_tensor(dv__arena *arena, const dv_tensor *t, const dv_tensor **o
     return DV_OK;
 }
 
-/* Makes room for element n of a list in the arena, whose elements so far are at *data. */
+/* Grows a list in the arena so that element n fits. *data: the n elements so far, of `size` bytes each; replaced if the list
+ * moves. DV_ENOMEM on failure. */
 static int grow_list(dv__arena *arena, const void **data, size_t n, size_t size)
 {
     if (n && (n & (n - 1))) /* no power of two: it has room */
@@ -358,7 +359,7 @@ static void print_sizes(dv__text *to, int32_t n, const int64_t *sizes)
     dv__text_puts(to, "]");
 }
 
-/* s, number: the site, and how many tensors were printed before. */
+/* Prints a value. s: its site; number: the count of tensors printed before. Both are NULL for values without tensors. */
 static void print_value(dv__text *to, const dv_site *s, size_t *number, const dv_value *v);
 
 static void print_contents(dv__text *to, const contents *c)
@@ -530,10 +531,12 @@ static int read_int(reader *r, int64_t *out, const char *expected)
     return DV_OK;
 }
 
-/* The bracket that ends the list which begins here, "[1, 2]" or as Python writes tuples "(1, 2)"; 0: no list begins. */
+/* Takes the bracket that begins a list: "[1, 2]" or, as Python writes tuples, "(1, 2)". Returns the bracket that ends the list;
+ * 0: no list begins here. */
 static char take_opening(reader *r) { return take(r, '[') ? ']' : take(r, '(') ? ')' : 0; }
 
-/* Before element i of a list: takes the comma after the one before, and *ended or not the closing bracket, also after a comma. */
+/* Takes the comma before element i of a list, and the closing bracket if it follows, also after a comma. *ended: true if the list
+ * has ended. Fails if both are missing. */
 static int read_separator(reader *r, size_t i, char closing, bool *ended)
 {
     const bool comma = i && take(r, ',');

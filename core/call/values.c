@@ -130,8 +130,8 @@ int dv__check_data(const dv__call *c, size_t i, const dv_value *v)
     return DV_OK;
 }
 
-/* True if the argument's default is an empty list, as ATen's pooling has it: int[2] stride=[]. An empty list is then taken in the
- * place of N elements, and means what the operator says. */
+/* True if the argument's default is an empty list, as in ATen's pooling: int[2] stride=[]. Then an empty list is accepted in the
+ * place of N elements, with a meaning that the operator defines. */
 static bool has_empty_default(const dv__call *c, size_t i)
 {
     const dv__argument *a = i < c->plan->nargs ? &c->op->schema->args[i] : NULL;

@@ -11,7 +11,7 @@ int dv__bind_values(dv__call *c, const dv_value *args, size_t nargs, uint32_t *k
 bool dv__look_at(dv__call *c, const dv_tensor *t, dv__span *span);
 /* A list of the right type: its length and elements. */
 int dv__check_list(dv__call *c, size_t slot, dv_value *v);
-/* A string or list that is not empty has data; so have the strings of a list. */
+/* Checks that a string or list that is not empty has a data pointer, and each string of a list, too. */
 int dv__check_data(const dv__call *c, size_t slot, const dv_value *v);
 /* One argument of a call of which not everything is known (dv_infer_partial()). */
 int dv__bind_partly_known(dv__call *c, size_t slot, const dv_value *v, dv_value *to);

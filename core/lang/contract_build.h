@@ -48,7 +48,7 @@ typedef struct dv__builder {
     bool quiet;              /* building a message: its steps cannot fail, */
     dv__operand valid;       /* and has a value when this holds */
     dv__operand values;      /* the element that x.values stands for */
-    dv__operand before;      /* of sorted(x): the element before it; DV__ALWAYS: no fact of the block asks for it yet */
+    dv__operand before;      /* of sorted(x): the preceding element; DV__ALWAYS: no fact of the block uses it yet */
     const dv__pattern *list; /* the returned list that is described, */
     dv__operand index;       /* and which of its tensors */
     dv__put_aside asides[DV__MAX_ASIDES];

@@ -173,7 +173,8 @@ static void remove_old(int dir)
     closedir(list);
 }
 
-/* Does this user's file already exist with exactly this content? Marks it as used. Another owner could change it afterwards. */
+/* True if a file of this user with exactly this content exists; marks it as used. Files of another owner do not count, because
+ * they could be changed afterwards. */
 static bool already(int dir, const char *name, const content *c)
 {
     struct stat st;
@@ -261,8 +262,8 @@ static void *load(const content *c, const char *where)
     return NULL;
 }
 
-/* Load a needed library that the binary searches beside itself ($ORIGIN), as in a wheel that auditwheel repaired: beside the
- * private copy the loader would not find it. A library that is loaded already is the one that the loader takes. */
+/* Loads a needed library that the binary searches beside itself ($ORIGIN), as in a wheel that auditwheel repaired. The loader
+ * would not find it beside the private copy of the binary. It takes a library that is loaded already. */
 static void load_beside(void *user, const char *name, const char *search)
 {
     static const char *const origins[] = { "$ORIGIN", "${ORIGIN}" };
@@ -280,7 +281,7 @@ static void load_beside(void *user, const char *name, const char *search)
         }
 }
 
-/* Under lock. where: for messages; absolute: the file's path. */
+/* Checks and loads a binary that is not loaded yet. The caller holds the lock. where: for messages; absolute: the file's path. */
 static int load_new(const content *c, const char *where, char *absolute, const dv_library_decl **out)
 {
     dv__span spans[64];

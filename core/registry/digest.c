@@ -1,11 +1,11 @@
-/* The digest of an operator binary's loaded bytes.
+/* Digest of an operator binary's loaded bytes.
  *
- * What is covered is what the system's loader reads: the ELF header, the program headers and the content of every PT_LOAD segment
- * in the file. The section headers are not covered, nor the fields of the ELF header that locate them: strip and objcopy change
- * these and leave the loaded bytes as they are. The digest's own bytes are left out as well.
+ * Covered is the content that the system's loader reads: the ELF header, the program headers and the content of every PT_LOAD
+ * segment in the file. The section headers and the fields of the ELF header that locate them are not covered. strip and objcopy
+ * change these, and leave the loaded bytes as they are. The digest's own bytes are not covered either.
  *
- * The note is searched by its first 24 bytes and not by walking the notes, so that a damaged size or owner is seen as damage and
- * not as a binary without a note. */
+ * The note is found by its first 24 bytes, not by walking the notes. So a damaged size or owner counts as damage, not as a binary
+ * without a note. */
 #include "registry/digest.h"
 
 #include <elf.h>
@@ -70,7 +70,7 @@ uint64_t dv__xxh64(const unsigned char *data, size_t n, uint64_t seed)
 
 /* ---- The note ------------------------------------------------------------------------------------------------------------ */
 
-/* The note of dovetail_op.h up to its content: the sizes of owner and content, the type, the owner. */
+/* The note of dovetail_op.h up to its content: sizes of owner and content, type, owner. */
 enum { NOTE_WORDS = 6, NOTE_HEAD = 4 * NOTE_WORDS, WORDS_OF_DAMAGED = 4 };
 static const struct {
     uint32_t owner_size, size, type;
@@ -78,7 +78,7 @@ static const struct {
 } expected = { 9, DV__STAMP, DV_NOTE_DIGEST, "Dovetail" };
 
 typedef struct note {
-    uint64_t at; /* of its content in the file */
+    uint64_t at; /* offset of its content in the file */
     bool found, damaged;
 } note;
 
@@ -98,7 +98,8 @@ static unsigned nsegments(const unsigned char *data)
     return head.e_phnum;
 }
 
-/* Search the note in a part of the file. With four of its six words, one of them of the owner's name, it is a damaged note. */
+/* Searches a part of the file for the note. A match of WORDS_OF_DAMAGED of its six words, one of them of the owner's name, is a
+ * damaged note. */
 static bool note_search(const unsigned char *data, uint64_t from, uint64_t n, note *out)
 {
     uint32_t word[NOTE_WORDS], here[NOTE_WORDS];
@@ -119,7 +120,8 @@ static bool note_search(const unsigned char *data, uint64_t from, uint64_t n, no
     return false;
 }
 
-/* True if a segment is a row of notes: each has an owner or a type, and its sizes stay inside (ELF-64, "Note Section"). */
+/* True if a segment is a valid sequence of notes (ELF-64, "Note Section"). Each note has an owner or a type, and its sizes stay
+ * inside the segment. */
 static bool is_notes(const unsigned char *data, const Elf64_Phdr *p)
 {
     const uint64_t align = p->p_align == 8 ? 8 : 4, begin = p->p_offset, end = p->p_offset + p->p_filesz;
@@ -134,8 +136,8 @@ static bool is_notes(const unsigned char *data, const Elf64_Phdr *p)
     return true;
 }
 
-/* Find the note in the segments of notes, else in any that is loaded: its program header may be damaged as well. Where it is not
- * found and some segment of notes is none, the note may be what was overwritten: it counts as damaged. */
+/* Finds the note in the note segments, else in any loaded segment, since its program header may be damaged, too. If it is not
+ * found and a note segment is invalid, it may have been overwritten: the result is a damaged note. */
 static note note_find(const unsigned char *data)
 {
     static const unsigned types[] = { PT_NOTE, PT_LOAD };
@@ -156,7 +158,7 @@ static note note_find(const unsigned char *data)
 
 /* ---- The digest ---------------------------------------------------------------------------------------------------------- */
 
-/* Continue the digest with a part of the file, without the bytes of one hole in it. */
+/* Continues the digest h with the bytes [from, end) of the file, except for one hole. */
 static uint64_t add_part(const unsigned char *data, uint64_t from, uint64_t end, uint64_t hole, uint64_t hole_size, uint64_t h)
 {
     if (hole + hole_size <= from || hole >= end)

@@ -22,8 +22,8 @@ typedef struct dv__span {
 } dv__span;
 size_t dv__elf_spans(const unsigned char *data, const char *base, dv__span *spans, size_t room);
 
-/* Call fn for each library that a binary, whose content passed the check, names as needed. search: the folders that the binary
- * itself names for them, separated by ':'; "" if it names none. */
+/* Calls fn for each needed library (DT_NEEDED) of a binary whose content passed dv__elf_check(). search: the folders that the
+ * binary names for its libraries, separated by ':'; "" if it names none. */
 typedef void (*dv__elf_needed_fn)(void *user, const char *name, const char *search);
 void dv__elf_needed(const unsigned char *data, size_t size, dv__elf_needed_fn fn, void *user);
 

@@ -72,7 +72,7 @@ static bool is_name(const char *s, size_t n)
     return n && colons <= 1;
 }
 
-enum { MAX_WORDS = 4096 }; /* each is compared with all others */
+enum { MAX_WORDS = 4096 }; /* limit, because each name is compared with all others */
 
 static int add_name(policy *p, const char *s, size_t n)
 {

@@ -357,7 +357,7 @@ static void commit_operator(dv_operator *op)
 /* The attachment that a wish becomes, not yet linked. */
 typedef struct dv__grant {
     struct dv__grant *next;
-    struct dv__grant *same; /* the one before it for the same operator */
+    struct dv__grant *same; /* the preceding grant for the same operator; NULL: none */
     dv_operator *op;
     dv__attachment *a;
 } grant;

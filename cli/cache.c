@@ -172,7 +172,7 @@ static char *read_name(char *line)
     return line;
 }
 
-/* All lines of a complete file of this user; NULL if it is not one. */
+/* Returns the text of a complete file of this user, without its last newline; else NULL. text holds the memory. */
 static char *read_lines(const char *path, cli_text *text)
 {
     const bool whole = !cli_read_own_file(path, text) && text->size && text->data[text->size - 1] == '\n';

@@ -42,13 +42,13 @@ typedef struct cli_verb {
     const char *usage;          /* after "dovetail <name> " */
     const char *about;          /* paragraphs, lines of at most 100 columns */
     const cli_option *options;  /* --help and --color are added */
-    bool builds;                /* it takes cli_build_options, too: it builds source files */
+    bool builds;                /* the command builds source files, so it takes cli_build_options, too */
     const char *const
         *examples; /* pairs: a command that works in a project made by `dovetail new my_ops`, and what it does; NULL */
     int (*run)(const cli_args *args);
 } cli_verb;
 
-/* The options that say how source files are compiled and linked (cmd_build.c). */
+/* Options for compiling and linking source files (cmd_build.c). */
 extern const cli_option cli_build_options[];
 
 /* A parsed command line. Strings point into argv. */
@@ -68,8 +68,8 @@ struct cli_args {
 int cli_parse(const cli_verb *verb, int argc, char **argv, cli_args *out);
 bool cli_has(const cli_args *args, const char *option);
 const char *cli_get(const cli_args *args, const char *option); /* the last one's value; NULL: not given */
-/* The arguments of `dovetail build` that repeat the given ones of cli_build_options, in order; NULL ends the list. They live as
- * long as the process. */
+/* Returns arguments for `dovetail build` that repeat the given options among cli_build_options, in order. NULL ends the list. It
+ * lives as long as the process. */
 const char *const *cli_build_arguments(const cli_args *args);
 /* The value as a number in [low, high]; absent: fallback. CLI_OK or CLI_USAGE. */
 int cli_get_int(const cli_args *args, const char *option, int64_t low, int64_t high, int64_t fallback, int64_t *out);
@@ -117,11 +117,11 @@ const char *cli_home(void);
 
 /* ---- Operators by name, and arguments from words (load.c) ---------------------------------------------------------------- */
 
-bool cli_is_source(const char *word); /* is it a file that `dovetail build` compiles? */
+bool cli_is_source(const char *word); /* true if the word names a source file for `dovetail build` */
 bool cli_is_binary(
-    const char *word); /* is it a file to load, not an operator: has it a '/', ends it in .so, or is it a source? */
-/* Load a binary; of a source file, the binary that `dovetail build --cached` makes of it. Messages are printed. Libraries live as
- * long as the process. */
+    const char *word); /* true if the word is a file to load, not an operator: it has a '/', ends in .so, or is a source file */
+/* Loads a binary, or for a source file the binary that `dovetail build --cached` makes of it. Messages are printed. Libraries
+ * live as long as the process. */
 int cli_load(const cli_args *args, const char *path);
 void cli_load_shipped(void); /* what lies in <home>/ops; once */
 /* Every binary that was loaded, in order. */
@@ -139,23 +139,23 @@ void cli_print_site(const dv_site *s);
 
 /* ---- Running programs, temporary folders, interruption (process.c) ------------------------------------------------------- */
 
-/* Between begin and end SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGPIPE do not end this process: they are passed to the running
- * program and noted, so that temporary files can be removed; end then raises the signal again. */
+/* Defers SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGPIPE, so that temporary files can be removed. Until cli_signals_end() they are
+ * passed to the running program and noted, but do not end this process. cli_signals_end() raises the noted signal again. */
 void cli_signals_begin(void);
 void cli_signals_end(void);
 bool cli_interrupted(void);
-extern bool cli_exits_at_once; /* at the end of this process no code of libraries runs (main.c) */
-/* Write all bytes to a descriptor that may block, such as a pipe whose reader is slow, unless a signal comes first. 0 or errno.
- */
+extern bool cli_exits_at_once; /* true: this process ends without running code of libraries (main.c) */
+/* Writes all bytes to a descriptor that may block, such as a pipe with a slow reader. Returns 0 or errno; EINTR: a signal came
+ * first. */
 int cli_write(int fd, const char *data, size_t size);
 
-/* Run argv[0], found on PATH, and wait; no shell. Its stdout and stderr are added to output (may be NULL: left alone): the first
- * and the last half megabyte, and between them how much is left out. extra_env: "NAME=value" or NULL. The program has a process
- * group of its own, of which nothing is left afterwards. Returns the exit status; 128 + n when signal n ended it; -1 - errno when
- * it could not be started. */
+/* Runs argv[0], found on PATH, without a shell, and waits. output (NULL: not redirected) receives stdout and stderr: the first
+ * and the last half megabyte, and the number of bytes left out between them. extra_env: "NAME=value" or NULL. The program has its
+ * own process group, which is killed afterwards. Returns the exit status; 128 + n if signal n ended the program; -1 - errno if it
+ * could not be started. */
 int cli_run(const char *const *argv, const char *extra_env, cli_text *output);
-/* Run fn in a child process, which may crash; its output to the file descriptor is added to output. Returns as cli_run(); more
- * than 128 MB of output are refused. */
+/* Runs fn in a child process, which may crash. Its output to the file descriptor is appended to output. Returns as cli_run();
+ * more than 128 MB of output are refused. */
 int cli_run_function(int (*fn)(void *user, int fd), void *user, cli_text *output);
 char *cli_program_path(const char *name); /* the path of a program, searched on PATH; NULL: not found. The caller frees it */
 bool cli_find_program(const char *name);  /* is there one? */
@@ -167,32 +167,34 @@ char *cli_own_package(void);
 /* Run `python -m dovetail.<bridge> what out word...`, which prints its own results and messages. */
 int cli_run_bridge(const char *bridge, const char *what, const char *out, const cli_args *args);
 
-/* A private temporary folder for a file that goes to `folder`, locked for as long as this process lives; folders that dead
- * processes of this user left there are removed. It lies inside `folder`, or in the usual place for temporary files if others
- * could rename what lies in `folder`: what a compiler writes and what is loaded is always this user's. On failure NULL with errno
- * set. cli_temp_remove() removes it with its contents. */
+/* Private temporary folder for a file that goes to `folder`, locked for as long as this process lives. It lies inside `folder`.
+ * If other users could rename entries of `folder`, it lies in a usual place for temporary files. So a compiler's output and a
+ * loaded binary are always files of this user. */
 typedef struct cli_temp {
     char *path;
-    int lock, parent; /* descriptors of the folder, and of the one that it lies in; valid if path is not NULL */
+    int lock, parent; /* descriptors of the folder and of its parent folder; valid if path is not NULL */
 } cli_temp;
+/* Makes the folder, and removes folders that dead processes of this user left in the same place. On failure `path` is NULL and
+ * errno is set. cli_temp_remove() removes it with its contents. */
 int cli_temp_make(const char *folder, cli_temp *out);
 void cli_temp_remove(cli_temp *t);
-int cli_open_folder(const char *folder); /* a descriptor for names in it, or -1 with errno set; "": the current folder */
-int cli_copy(int from, int to);          /* copy all bytes from one open file to another; 0 or errno */
-/* Put a copy of an open file, with its mode, in place of a name in an open folder, in one step: never half of it. A link of that
- * name is replaced, not followed. 0 or errno. */
+int cli_open_folder(
+    const char *folder);        /* opens a folder for openat(): a descriptor, or -1 with errno set; "": the current folder */
+int cli_copy(int from, int to); /* copies all bytes from one open file to another; 0 or errno */
+/* Replaces the entry `name` of an open folder by a copy of an open file, with its mode. The step is atomic: no reader sees half
+ * of the copy. A link of that name is replaced, not followed. Returns 0 or errno. */
 int cli_replace(int from, int folder, const char *name);
-/* Write a file completely or not at all, in a folder that others may write to as well. 0 or errno. */
+/* Writes a file completely or not at all, in a folder that others may write to as well. Returns 0 or errno. */
 int cli_write_file(const char *path, const char *data, size_t size);
 
 /* ---- The digest in a binary (stamp.c) ------------------------------------------------------------------------------------ */
 
-/* Write the digest of the binary's loaded bytes into it; fd: the same file, open for writing. 0 or errno; ENOEXEC:
- * dv_last_error() says why it can have none. */
+/* Writes the digest of a binary's loaded bytes into the binary. fd: the file at `path`, open for writing. Returns 0 or errno;
+ * ENOEXEC: the file can have no digest, for the reason in dv_last_error(). */
 int cli_stamp(const char *path, int fd);
-int cli_restamp(const char *path); /* the same for a file of a user, replaced in one step; messages are printed */
+int cli_restamp(const char *path); /* renews the digest of a user's file, which is replaced in one step; messages are printed */
 
-/* ---- Builds that are kept (cache.c) -------------------------------------------------------------------------------------- */
+/* ---- Cached builds (cache.c) ----------------------------------------------------------------------------------------------- */
 
 enum { CLI_HASH = 33 };                                  /* 128 bits in hex */
 int cli_hash_file(const char *path, char out[CLI_HASH]); /* 0 or errno */
@@ -218,18 +220,17 @@ int cli_cache_lock(cli_cache *c);  /* waits while another process builds it; che
 int cli_cache_keep(cli_cache *c, const char *made, const cli_text *rules, const char *const *more, size_t nmore);
 void cli_cache_sweep(const cli_cache *c); /* remove entries that were not used for 30 days; checks once a day */
 
-/* ---- What a folder has to build (includes.c) ------------------------------------------------------------------------------ */
+/* ---- Source files of a folder (includes.c) --------------------------------------------------------------------------------- */
 
-/* True if a source file includes <dovetail_op.h>, itself or by other headers: of its own folder, or of the folders given. */
+/* True if a source file includes <dovetail_op.h>, directly or through headers beside it or in the given folders. */
 bool cli_is_operator_file(const char *path, const char *const *folders, size_t nfolders);
 /* True if a source file defines main(): a program, which belongs to no operator binary. */
 bool cli_is_program_file(const char *path);
 
-/* ---- What a compiled binary has (elf.c) ---------------------------------------------------------------------------------- */
+/* ---- Contents of a compiled binary (elf.c) --------------------------------------------------------------------------------- */
 
-/* Reads the names of defined dynamic symbols, of weak ones that nothing defines, and of needed libraries from a shared object
- * that the linker just made; from an object file the names of all global symbols. Returns CLI_OK or CLI_FAILED.
- */
+/* Reads names from a shared object that the linker just made: defined dynamic symbols, undefined weak symbols, and needed
+ * libraries. From an object file, reads the names of all global symbols. Returns CLI_OK or CLI_FAILED. */
 typedef struct cli_elf {
     char **symbols, **missing, **needed;
     size_t nsymbols, nmissing, nneeded;
@@ -239,25 +240,25 @@ void cli_elf_free(cli_elf *e);
 
 /* ---- The machine code of kernels (machine_code.c) ------------------------------------------------------------------------- */
 
-/* The functions of a binary that is loaded in this process, by an address in its code. NULL: they cannot be found, or not decoded
- * on this machine. */
+/* Functions of a binary that is loaded in this process. */
 typedef struct cli_code cli_code;
+/* Opens the binary that has an address in its code. NULL: its functions cannot be found, or cannot be decoded on this machine. */
 cli_code *cli_code_open(const void *address);
 void cli_code_close(cli_code *c);
-/* True if a kernel for a vector instruction set was certainly compiled for the base set: no loop that it reaches has an
- * instruction of AVX or later, and one has instructions of SSE, or writes memory in a function that the operator's kernels for
- * the base set (others) reach, too. only_libc: the binary needs no other library, in which the work could be done. */
+/* True if a kernel for a vector instruction set was certainly compiled for the base set. No loop that the kernel reaches has an
+ * instruction of AVX or later. Also, a loop has SSE instructions, or writes memory in a function that the base kernels (others)
+ * reach, too. only_libc: the binary needs no library but libc; in another library the work could be done. */
 bool cli_code_is_base(cli_code *c, const void *entry, const void *const *others, size_t nothers, bool only_libc);
 
-/* ---- Looking at a binary in another process (cmd_build.c) ---------------------------------------------------------------------
- */
+/* ---- Inspection of a binary in another process (cmd_build.c) --------------------------------------------------------------- */
 
-/* The word with which the command starts itself to look at a binary that needs the runtime of a sanitizer (cmd_build.c), with a
- * file descriptor for the answer and three more words. Ends the process. */
+/* First argument with which the command starts itself to inspect a binary that needs the runtime of a sanitizer (cmd_build.c). */
 #define CLI_INSPECT "--inspect-binary"
+/* Inspects a binary and ends the process. words: a file descriptor for the answer, the binary, the path of the output, and "1" if
+ * --allow-unknown was given. */
 _Noreturn void cli_inspect(char **words);
 
-/* ---- What the author did wrong (hints.c) --------------------------------------------------------------------------------- */
+/* ---- Mistakes of the author (hints.c) -------------------------------------------------------------------------------------- */
 
 /* Read a compiler's or linker's messages and add, for errors inside Dovetail's macros, "file:line: what is wrong" lines. */
 typedef struct cli_hints {

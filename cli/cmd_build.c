@@ -40,7 +40,8 @@ typedef struct build {
     words cc, cxx;             /* the compilers and their first arguments; cxx for .cpp files only */
     const char *nvcc, *ccec;
     bool uses[NLANGUAGES], cached, allow_unknown;
-    bool warns, only_libc; /* the code of kernels is looked at: it is optimized; the binary needs no other library than libc */
+    bool warns, only_libc; /* warns: the machine code of kernels is inspected, since it is optimized; only_libc: no other library
+                              is needed */
     words preload;         /* runtimes of sanitizers, which must be in a process from its start */
     bool named;            /* the caller gave the output's name; otherwise it is the library's name */
     cli_temp temp;
@@ -81,7 +82,7 @@ static enum language language_of(const char *path)
 
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-/* Where headers of the author are looked for. */
+/* Returns the include path: --include folders and -I flags in command-line order, then Dovetail's headers. */
 static words include_folders(const build *b)
 {
     words folders = { 0 };
@@ -96,7 +97,8 @@ static words include_folders(const build *b)
     return folders;
 }
 
-/* The operator files of a folder. Its other files are noted, as what a link may lack. */
+/* Adds the operator files of a folder to b->sources, and its other source files to b->left, each in order of name. Fails if the
+ * folder has no operator file. */
 static int find_sources(build *b, const char *folder)
 {
     const size_t before = b->sources.n, left = b->left.n;
@@ -122,7 +124,8 @@ static int find_sources(build *b, const char *folder)
     return CLI_OK;
 }
 
-/* The files of the folders that are not compiled, as a sentence; programs only if `all`. NULL: there are none. */
+/* Returns a sentence that lists the source files that are not compiled; programs only if `all`. NULL: there are none. The caller
+ * frees it. */
 static char *describe_left(const build *b, bool all)
 {
     cli_text text = { 0 };
@@ -185,7 +188,7 @@ static const char *irreplaceable(int folder, const char *name)
     }
 }
 
-/* name: of the output, in an open folder or from AT_FDCWD. */
+/* Fails if the output exists and must not be replaced. name: of the output, in an open folder or from AT_FDCWD. */
 static int check_replaceable(const build *b, int folder, const char *name)
 {
     const char *kind = irreplaceable(folder, name);
@@ -316,7 +319,8 @@ static bool is_for_linker(const char *argument)
         !strcmp(argument, "-Xlinker");
 }
 
-/* The argument of -X for the compilers (linker: for the linker), if option i of the command line is one of them; else NULL. */
+/* Returns the argument of -X if option i of the command line is one for the compilers, or, if `linker`, for the linker. NULL: it
+ * is not. */
 static const char *flag_at(const build *b, size_t i, enum language language, bool linker)
 {
     const struct cli_given *given = b->args->given + i;
@@ -343,7 +347,7 @@ static void push_options(build *b, words *w, enum language language)
     }
 }
 
-/* -L, -l and what -X has for the linker, in the order given. */
+/* Appends the arguments for the linker in command-line order: -L, -l, and those given by -X. */
 static void push_libraries(const build *b, words *w, enum language language)
 {
     for (size_t i = 0; i < b->args->ngiven; i++) {
@@ -376,7 +380,7 @@ static bool is_gcc(const char *program)
     return is;
 }
 
-/* The C or C++ compiler and its flags. */
+/* Appends the C or C++ compiler and its flags to a command. */
 static void c_command(build *b, words *w, enum language language)
 {
     const bool debug = cli_has(b->args, "debug");
@@ -398,7 +402,7 @@ static void c_command(build *b, words *w, enum language language)
     push_options(b, w, language);
 }
 
-/* True if an argument of -X begins with one of these. */
+/* True if an argument of -X begins with one of the strings in `begins`. */
 static bool has_flag(const build *b, const char *const *begins, size_t n)
 {
     for (size_t i = 0; i < b->args->ngiven; i++)
@@ -413,15 +417,15 @@ static bool has_flag(const build *b, const char *const *begins, size_t n)
 #define HAS_FLAG(b, ...) \
     has_flag(b, (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *))
 
-/* True if the compiler, or the running binary, writes more files for the author: counts of lines, of stacks, intermediate code.
- */
+/* True if the compiler or the running binary writes more files for the author: line counts, stack usage, intermediate code. */
 static bool leaves_files(const build *b)
 {
     return HAS_FLAG(b, "--coverage", "-coverage", "-ftest-coverage", "-fprofile-", "-fstack-usage", "-fcallgraph-info", "-fdump-",
         "-save-temps", "-gsplit-dwarf");
 }
 
-/* Such files get the name of the source and lie beside the binary, as with an object of that name, where gcov looks for them. */
+/* Appends flags that place the files of leaves_files() beside the binary, named after source file i. There gcov looks for them,
+ * as for an object of that name. */
 static void push_names(build *b, words *w, size_t i)
 {
     const char *path = b->sources.data[i], *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -449,7 +453,7 @@ static void push_names(build *b, words *w, size_t i)
     }
 }
 
-/* True if functions are inlined as in the binary that will be used, and the compiler adds no code to them. */
+/* True if the compiler inlines functions as in a release build and adds no instrumentation. */
 static bool is_optimized(const build *b)
 {
     return !cli_has(b->args, "debug") && !HAS_FLAG(b, "-O0", "-O1", "-Og", "-fno-inline", "-pg", "-fsanitize") &&
@@ -631,7 +635,7 @@ static int compile(build *b)
 /* clang-format on */
 static const char symbol[] = "dovetail_library_" STRING(DV_ABI_MAJOR);
 
-/* True of a symbol that instrumentation adds: sanitizers, coverage, profiles. */
+/* True if a symbol was added by instrumentation: sanitizers, coverage, profiles. */
 static bool is_of_instrumentation(const char *name)
 {
     static const char *const begins[] = { "__odr_asan", "__asan_", "__tsan_", "__ubsan_", "__msan_", "__hwasan_", "__sanitizer_",
@@ -642,7 +646,7 @@ static bool is_of_instrumentation(const char *name)
     return false;
 }
 
-/* True of the runtime library of a sanitizer. */
+/* True if a library is the runtime of a sanitizer. */
 static bool is_sanitizer(const char *library)
 {
     static const char *const begins[] = { "libasan.", "libtsan.", "libubsan.", "liblsan.", "libhwasan.", "libclang_rt." };
@@ -652,7 +656,7 @@ static bool is_sanitizer(const char *library)
     return false;
 }
 
-/* Returns the path of a runtime library, which only the compiler may know. */
+/* Returns the path of a runtime library as the compiler knows it; its name if the compiler does not. */
 static const char *find_runtime(const build *b, const char *name)
 {
     words w = { 0 };
@@ -680,7 +684,8 @@ static const char *find_mangled(const cli_elf *elf, const char *name)
     return found;
 }
 
-/* Fails where this file has, as a function of C++, what the binary declares weak and nothing defines. */
+/* Fails if an undefined weak symbol of the binary is defined in a linked file as a C++ function, so that extern "C" is
+ * missing. */
 static int check_file_for_missing(const char *path, const cli_elf *made)
 {
     cli_elf file;
@@ -698,7 +703,7 @@ static int check_file_for_missing(const char *path, const cli_elf *made)
     return status;
 }
 
-/* Checks what is declared weak, as launchers of kernels may be, against all files that were linked. */
+/* Checks the binary's undefined weak symbols, such as launchers of kernels, against all files that were linked. */
 static int check_missing(const build *b, const cli_elf *made)
 {
     int status = check_file_for_missing(b->made, made);
@@ -925,8 +930,8 @@ static int check_contract(const dv_operator_decl *decl, dv_operator *op, int fd)
 
 static bool is_base(const dv_kernel_decl *row) { return !row->isa || !*row->isa || !strcmp(row->isa, "base"); }
 
-/* Warns of kernels for vector instruction sets whose loops are compiled for the base set, as in a function that is not inlined.
- */
+/* Appends warnings about kernels for vector instruction sets whose loops are compiled for the base set, as in a function that is
+ * not inlined. */
 static void warn_of_base_code(const build *b, const dv_library_decl *lib, cli_text *to)
 {
     cli_code *code = NULL;
@@ -966,7 +971,7 @@ static void warn_of_base_code(const build *b, const dv_library_decl *lib, cli_te
     cli_code_close(code);
 }
 
-/* Load a copy of a file that lives in memory; NULL: not possible. */
+/* Loads a copy of a file that is made in memory. Returns the handle of dlopen(), or NULL. */
 static void *open_copy(const char *path)
 {
     cli_text content = { 0 };
@@ -981,7 +986,8 @@ static void *open_copy(const char *path)
     return handle;
 }
 
-/* Load the binary; from a disk that is mounted noexec, a copy. NULL: *why has the loader's message. */
+/* Loads the binary; if its disk is mounted noexec, loads a copy. Returns NULL on failure. *why: the loader's message, which the
+ * caller frees. */
 static void *open_binary(const char *path, char **why)
 {
     struct statvfs disk;
@@ -991,7 +997,8 @@ static void *open_binary(const char *path, char **why)
     return handle || statvfs(path, &disk) || !(disk.f_flag & ST_NOEXEC) ? handle : open_copy(path);
 }
 
-/* Replaces this child process by one that has the sanitizers' runtimes from its start, as they demand. */
+/* Replaces this child process by one that loads the sanitizers' runtimes at its start, as they demand. Returns only on
+ * failure. */
 static int inspect_preloaded(const build *b, int fd)
 {
     const char *given = getenv("LD_PRELOAD");
@@ -1279,7 +1286,7 @@ static void tell(const build *b)
     cli_text_free(&t);
 }
 
-/* A binary that is no usable one has no digest: the check says why. */
+/* Writes the digest into the new binary. Skips a file that can have none: the check of the binary reports the reason. */
 static int write_digest(const build *b)
 {
     const int fd = open(b->made, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -1336,7 +1343,7 @@ static int make_cached(build *b)
     return make(b);
 }
 
-/* --restamp: nothing is built. */
+/* Renews the digest of each binary that is given by --restamp. Nothing is built. */
 static int renew_digests(const cli_args *args)
 {
     int status = CLI_OK;

@@ -33,14 +33,14 @@ static bool is_folder(const char *path)
     return !stat(path, &s) && S_ISDIR(s.st_mode);
 }
 
-/* ---- What to check ------------------------------------------------------------------------------------------------------- */
+/* ---- Operators to check ---------------------------------------------------------------------------------------------------- */
 
 typedef struct targets {
     check_op *ops;
     size_t n;
     cli_temp temp;            /* binaries that were built for this */
-    size_t built;             /* those of a name that was there already */
-    const char *const *flags; /* how sources are built: nflags arguments of `dovetail build` */
+    size_t built;             /* number of binaries that were built into temp */
+    const char *const *flags; /* nflags arguments of `dovetail build`, for sources */
     size_t nflags;
 } targets;
 
@@ -325,7 +325,7 @@ static int check_only(const cli_args *args, const char *only)
     return CLI_OK;
 }
 
-/* Writes what was collected in a stream of open_memstream(), which is closed. */
+/* Closes a stream of open_memstream() and writes its text to the file at `path`. Frees the text. */
 static int write_text(const char *path, FILE *to, char **text, size_t *size)
 {
     const bool lost = ferror(to);
@@ -518,7 +518,8 @@ static int check_limits(void)
     return CLI_OK;
 }
 
-/* Writes to stdout, of which the reader may be slow, or not read at all: half a second after a signal it gives up. 0 or errno. */
+/* Writes to stdout, whose reader may be slow or may not read at all. Gives up half a second after a signal. Returns 0 or
+ * errno. */
 static int print_text(const char *data, size_t size)
 {
     const double patience = 0.5;

@@ -97,6 +97,7 @@ static int write_file(int folder, const char *file, const char *path, const cli_
     return CLI_OK;
 }
 
+/* Makes the folders in the path of a file, below an open folder. shown: its path, for messages. */
 static int make_folders(int folder, const char *file, const char *shown)
 {
     for (const char *slash = strchr(file, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -110,7 +111,7 @@ static int make_folders(int folder, const char *file, const char *shown)
     return CLI_OK;
 }
 
-/* folder: the new one, open; shown: its path, for messages. */
+/* Writes the files of a new project and lists their names. folder: the new folder, open; shown: its path, for messages. */
 static int write_templates(int folder, const char *shown, const char *name, cli_text *list)
 {
     int status = CLI_OK;
@@ -131,8 +132,8 @@ static int write_templates(int folder, const char *shown, const char *name, cli_
     return status;
 }
 
-/* After a failure: remove the written files and folders, deepest first, and nothing else. They are found from the open folder:
- * another user may have put something else in its place. */
+/* Removes the written files and folders after a failure, deepest first, and nothing else. They are found from the open folder,
+ * since another user may have replaced its path. */
 static void remove_templates(int folder, const char *path, const char *name)
 {
     for (size_t i = 0; i < NTEMPLATES; i++) {

@@ -1,4 +1,4 @@
-/* Reads the symbols and needed libraries of a binary or an object file that was just written: 64-bit ELF, by section headers. */
+/* Reader of the symbols and needed libraries of a binary or object file that was just written: 64-bit ELF, by section headers. */
 #include "cli.h"
 
 #include <elf.h>

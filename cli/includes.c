@@ -1,11 +1,11 @@
-/* Operator files, found by what they include: those that reach <dovetail_op.h>, as every header for authors does. */
+/* Detection of operator files: source files that include <dovetail_op.h>, directly or through other headers. */
 #include "cli.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
 
 typedef struct include_search {
-    const char *const *folders; /* of -I, then <home>/include */
+    const char *const *folders; /* folders of -I, then <home>/include */
     size_t nfolders;
     struct {
         dev_t device;
@@ -14,7 +14,8 @@ typedef struct include_search {
     size_t nseen;
 } include_search;
 
-/* Returns the name in an #include directive, unquoted; NULL: the line is none. *quoted: it was in quotes. */
+/* Returns the name in an #include directive without its quotes or brackets; NULL if the line is none. *quoted: true if the name
+ * was in quotes. The caller frees the name. */
 static char *include_name(const char *line, bool *quoted)
 {
     line += strspn(line, " \t");
@@ -28,8 +29,8 @@ static char *include_name(const char *line, bool *quoted)
     return line[1 + n] == (*quoted ? '"' : '>') ? cli_format("%.*s", (int)n, line + 1) : NULL;
 }
 
-/* Returns the path of an included file: beside the file that includes it if quoted, else in one of the folders; NULL: not found.
- */
+/* Returns the path of the file that an #include directive names, or NULL if there is none. A quoted name is searched beside the
+ * including file first, then in the folders. The caller frees it. */
 static char *include_path(const include_search *s, const char *from, const char *name, bool quoted)
 {
     const char *slash = strrchr(from, '/');
@@ -45,7 +46,7 @@ static char *include_path(const include_search *s, const char *from, const char 
     return NULL;
 }
 
-/* True the first time that it is asked about a file. */
+/* True if the file exists and this search has not seen it before. Records the file as seen. */
 static bool include_is_new(include_search *s, const char *path)
 {
     struct stat file;
@@ -60,8 +61,8 @@ static bool include_is_new(include_search *s, const char *path)
     return true;
 }
 
-/* True if a file includes <dovetail_op.h>, itself or by another header; programs include it by <dovetail.h>, which does not
- * count. */
+/* True if a file that is new to this search includes <dovetail_op.h>, directly or through another header. <dovetail.h>, which
+ * programs include, does not count. */
 static bool include_reaches_operators(include_search *s, const char *path)
 {
     cli_text text = { 0 };

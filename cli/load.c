@@ -14,7 +14,7 @@ static bool ends_with(const char *s, const char *end)
     return n > m && !strcmp(s + n - m, end);
 }
 
-/* An operator's overload may be named so, too: "f.c". */
+/* True if the word ends like a source file and has a '/' or names a file. An operator's overload may end so, too: "f.c". */
 bool cli_is_source(const char *word)
 {
     static const char *const ends[] = { ".c", ".cpp", ".cu", ".cce" };
@@ -40,7 +40,8 @@ static int load(const char *path, bool shipped)
     return CLI_OK;
 }
 
-/* Build a source file in the user's cache folder. NULL: it failed, with the messages printed. The caller frees the path. */
+/* Builds a source file in the user's cache folder. Returns the path of the binary, which the caller frees. NULL: the build
+ * failed, and its messages were printed. */
 static char *build(const cli_args *args, const char *source)
 {
     const char *const *options = cli_build_arguments(args);

@@ -1,20 +1,20 @@
-/* The machine code of kernels: which instructions their loops have, of kernels that name an instruction set. x86-64 only.
+/* Analysis of the machine code of kernels that name an instruction set: the instructions in their loops. x86-64 only.
  *
- * The binary is loaded in this process. Its unwind table (.eh_frame_hdr) lists its functions, with symbols or without. Each one
- * is decoded from its first instruction to its last. From a kernel, every function counts that it calls, jumps to, or takes the
- * address of, as it does of a function that it passes to dv_parallel_for(). What cannot be decoded gives no answer.
+ * The binary is loaded in this process. Its unwind table (.eh_frame_hdr) lists its functions, with symbols or without. Each
+ * function is decoded from its first instruction to its last. A kernel's analysis includes every function that the kernel calls,
+ * jumps to, or takes the address of, as for dv_parallel_for(). Code that cannot be decoded gives no answer.
  *
- * Compilers encode each vector instruction of a function for AVX with a VEX or EVEX prefix, scalar floating point included, and
- * none of a function for the base set. So one look at the encoding tells for which of the two a loop was compiled. */
+ * In a function for AVX, compilers encode each vector instruction, scalar floating point included, with a VEX or EVEX prefix. In
+ * a function for the base set, they use neither prefix. So the encoding tells for which of the two a loop was compiled. */
 #include "cli.h"
 
 #include <link.h>
 #include <stdlib.h>
 
-/* What one function has. */
+/* Function of the binary, and the kinds of instructions in its loops. */
 typedef struct code_function {
     const uint8_t *start, *end;
-    size_t *callees, ncallees; /* the functions that it refers to */
+    size_t *callees, ncallees; /* indices of the functions that it refers to */
     bool decoded;
     bool vectors;  /* a loop has instructions of AVX or later */
     bool legacy;   /* a loop has instructions of SSE */
@@ -74,7 +74,7 @@ static bool code_has_modrm(int map, uint8_t op)
         op == 0xC7 || (op >= 0xD0 && op <= 0xD3) || (op >= 0xD8 && op <= 0xDF) || op == 0xF6 || op == 0xF7 || op >= 0xFE;
 }
 
-/* Returns the size of the immediate operand. wide: REX.W; narrow: a prefix 66. */
+/* Returns the size of the immediate operand in bytes. wide: REX.W is set; narrow: the prefix 66 is present. */
 static size_t code_immediate(const code_instruction *in, bool wide, bool narrow)
 {
     const uint8_t op = in->opcode;
@@ -106,7 +106,7 @@ static size_t code_immediate(const code_instruction *in, bool wide, bool narrow)
     return op == 0xC2 || op == 0xCA ? 2 : op == 0xC8 ? 3 : 0;
 }
 
-/* True of an opcode that compilers do not write and that is not decoded here. */
+/* True if compilers do not emit the opcode, so that it is not decoded here. */
 static bool code_is_unknown(const code_instruction *in)
 {
     static const uint8_t none[] = { 0x06, 0x07, 0x0E, 0x16, 0x17, 0x1E, 0x1F, 0x27, 0x2F, 0x37, 0x3F, 0x60, 0x61, 0x82, 0x9A,
@@ -121,8 +121,8 @@ static int32_t code_read32(const uint8_t *p)
     return value;
 }
 
-/* Decodes one instruction of 64-bit x86 (Intel's manual, volume 2, chapter 2 and appendix A). False: it is unknown, or longer
- * than the code. */
+/* Decodes one instruction of 64-bit x86 (Intel's manual, volume 2, chapter 2 and appendix A). False: the instruction is unknown,
+ * or ends after `end`. */
 static bool code_decode(const uint8_t *at, const uint8_t *end, code_instruction *in)
 {
     const uint8_t *p = at;
@@ -189,7 +189,7 @@ static bool code_decode(const uint8_t *at, const uint8_t *end, code_instruction 
     return true;
 }
 
-/* True of an instruction for AVX or later; not of vzeroupper, nor of those on general registers (BMI). */
+/* True if an instruction belongs to AVX or later. False for vzeroupper and for instructions on general registers (BMI). */
 static bool code_is_vector(const code_instruction *in)
 {
     const uint8_t op = in->opcode;
@@ -198,7 +198,7 @@ static bool code_is_vector(const code_instruction *in)
             !(in->map == 3 && op == 0xF0));
 }
 
-/* True of an instruction of SSE. */
+/* True if an instruction belongs to SSE and has no VEX or EVEX prefix. */
 static bool code_is_legacy(const code_instruction *in)
 {
     const uint8_t op = in->opcode;
@@ -210,7 +210,7 @@ static bool code_is_legacy(const code_instruction *in)
     return in->map == 3 || (in->map == 2 && op < 0xF0);
 }
 
-/* True of an instruction that writes memory off the stack by general registers. */
+/* True if an instruction without vector registers writes memory that is not on the stack. */
 static bool code_is_store(const code_instruction *in)
 {
     const uint8_t op = in->opcode;
@@ -221,7 +221,7 @@ static bool code_is_store(const code_instruction *in)
 
 /* ---- The functions of the binary ------------------------------------------------------------------------------------------ */
 
-/* Returns the index of the function with an address; n: there is none. */
+/* Returns the index of the function that contains an address; c->n: there is none. */
 static size_t code_find(const cli_code *c, const uint8_t *address)
 {
     size_t low = 0, high = c->n;
@@ -247,7 +247,8 @@ static void code_add_callee(const cli_code *c, code_function *f, const uint8_t *
     f->callees[f->ncallees++] = index;
 }
 
-/* Returns the end of the segment with an address: of code, or of anything readable. NULL: there is none. */
+/* Returns the end of the segment that contains an address; if `executable`, only segments with code count. NULL: there is
+ * none. */
 static const uint8_t *code_segment_end(const cli_code *c, const uint8_t *p, bool executable)
 {
     for (size_t i = 0; i < c->nsegments; i++)
@@ -258,7 +259,8 @@ static const uint8_t *code_segment_end(const cli_code *c, const uint8_t *p, bool
 
 static bool code_is_code(const cli_code *c, const uint8_t *p) { return code_segment_end(c, p, true) != NULL; }
 
-/* A reference to memory: to a function, or to a table or struct that may have functions within its first words. */
+/* Adds the functions that a memory operand refers to, to the callees of f. The operand is a function, or a table or struct whose
+ * first TABLE words may hold addresses of functions. */
 static void code_add_reference(const cli_code *c, code_function *f, const uint8_t *address)
 {
     enum { TABLE = 64 };
@@ -274,7 +276,8 @@ static void code_add_reference(const cli_code *c, code_function *f, const uint8_
     }
 }
 
-/* A call or jump by a pointer at a fixed address. */
+/* Adds the function that the pointer at `slot` holds to the callees of f. Sets f->external for a function of another binary. Sets
+ * f->opaque for a null pointer, which is filled in later. */
 static void code_add_slot(const cli_code *c, code_function *f, const uint8_t *slot)
 {
     const uint8_t *value = NULL, *end = code_segment_end(c, slot, false);
@@ -292,7 +295,8 @@ static bool code_is_slot_branch(const code_instruction *in)
     return in->map == 0 && in->opcode == 0xFF && (which == 2 || which == 4) && in->memory;
 }
 
-/* A direct call or jump out of the function: to another one, or by a stub of the linker to where that leads. */
+/* Adds the target of a direct call or jump to the callees of f. If the target is a PLT stub, adds the pointer slot that the stub
+ * jumps through. */
 static void code_add_call(const cli_code *c, code_function *f, const uint8_t *target)
 {
     code_instruction in;
@@ -305,14 +309,15 @@ static void code_add_call(const cli_code *c, code_function *f, const uint8_t *ta
     code_add_callee(c, f, target);
 }
 
-/* The instructions of a function as a graph: each leads to the next one, to the target of its branch, or to both. */
+/* Control-flow graph of a function's instructions. Edges lead to the next instruction, to the target of the branch, or to
+ * both. */
 typedef struct code_graph {
     code_instruction *in;
     const uint8_t **at;
     int32_t (*next)[2]; /* indices; -1: none */
     int32_t *index;     /* by byte of the function; -1: no instruction begins there */
-    int32_t *component; /* by instruction: the loop that it is in, or a number of its own */
-    int32_t *size;      /* of each component */
+    int32_t *component; /* by instruction: number of its strongly connected component: its loop, or the instruction alone */
+    int32_t *size;      /* number of instructions in each component */
     int32_t n;
 } code_graph;
 
@@ -326,7 +331,7 @@ static void code_graph_free(code_graph *g)
     free(g->size);
 }
 
-/* True of an instruction that the next one does not follow: jmp, ret, ud2, hlt. */
+/* True if the next instruction does not follow this one: jmp, ret, ud2, hlt. */
 static bool code_is_end(const code_instruction *in)
 {
     const uint8_t op = in->opcode;
@@ -337,7 +342,7 @@ static bool code_is_end(const code_instruction *in)
             (op == 0xE9 || op == 0xEB || op == 0xC2 || op == 0xC3 || op == 0xF4 || (op == 0xFF && (in->modrm >> 3 & 7) == 4));
 }
 
-/* True if instruction i jumps by a table of offsets, as a switch does: the graph lacks these ways. */
+/* True if instruction i jumps through a table of offsets, as a switch does. The graph lacks these edges. */
 static bool code_is_switch(const code_graph *g, int32_t i)
 {
     enum { BEFORE = 6, MOVSXD = 0x63 };
@@ -350,7 +355,7 @@ static bool code_is_switch(const code_graph *g, int32_t i)
     return false;
 }
 
-/* Decodes a function into a graph. False: it cannot be decoded. */
+/* Decodes a function into a graph, which the caller frees. False: the function cannot be decoded. */
 static bool code_graph_make(const code_function *f, code_graph *g)
 {
     const size_t size = (size_t)(f->end - f->start);
@@ -374,7 +379,7 @@ static bool code_graph_make(const code_function *f, code_graph *g)
     return true;
 }
 
-/* Finds the strongly connected components (Tarjan, 1972), without recursion. */
+/* Finds the strongly connected components of the graph (Tarjan, 1972), without recursion. */
 static void code_graph_connect(code_graph *g)
 {
     const size_t n = (size_t)g->n;
@@ -415,7 +420,7 @@ static void code_graph_connect(code_graph *g)
     free(step);
 }
 
-/* Decodes a function once: its references, and what its loops have. */
+/* Decodes a function: sets its callees, and the flags for the instructions in its loops. */
 static void code_decode_function(const cli_code *c, code_function *f)
 {
     code_graph g = { 0 };
@@ -442,8 +447,7 @@ static void code_decode_function(const cli_code *c, code_function *f)
     code_graph_free(&g);
 }
 
-/* ---- The table of functions --------------------------------------------------------------------------------------------------
- */
+/* ---- The table of functions ------------------------------------------------------------------------------------------------ */
 
 typedef struct code_search {
     const uint8_t *address;
@@ -479,7 +483,8 @@ static int code_by_address(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Reads the functions of .eh_frame_hdr, in the encodings that linkers write. False: it is not so. */
+/* Reads the functions of .eh_frame_hdr in the encodings that linkers write. False: the table has another encoding or invalid
+ * addresses. */
 static bool code_read_table(cli_code *c)
 {
     enum { VERSION = 1, PCREL_4 = 0x1B, UNSIGNED_4 = 0x03, DATAREL_4 = 0x3B };
@@ -512,7 +517,7 @@ cli_code *cli_code_open(const void *address)
     return NULL;
 }
 
-/* Marks a function and all that it refers to. */
+/* Marks a function, and all functions that it refers to directly or indirectly, in `reached`. Decodes them if necessary. */
 static void code_reach(cli_code *c, size_t index, bool *reached)
 {
     if (index == c->n || reached[index])

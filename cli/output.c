@@ -126,7 +126,8 @@ char *cli_join(const char *folder, const char *name)
     return cli_format(folder[strlen(folder) - 1] == '/' ? "%s%s" : "%s/%s", folder, name);
 }
 
-/* Adds the content of an open regular file, or a negative descriptor and errno; closes it. 0 or errno. */
+/* Appends the content of an open regular file to `out`, and closes the file. Returns 0 or errno. A negative fd: returns the errno
+ * of the open() that failed. */
 static int read_open(int fd, cli_text *out)
 {
     struct stat s;

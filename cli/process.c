@@ -52,7 +52,7 @@ void cli_signals_begin(void)
     }
 }
 
-/* The signal that came, or waits to be delivered; 0: none. One that is ignored does not count. */
+/* Returns the signal that was caught or is pending; 0: none. A pending signal that is ignored does not count. */
 static int signal_noted(void)
 {
     sigset_t pending;
@@ -97,7 +97,7 @@ int cli_write(int fd, const char *data, size_t size)
 
 /* ---- The output of a child ----------------------------------------------------------------------------------------------- */
 
-/* The first and the last `half` bytes of a child's output. What lies between them is counted and dropped. */
+/* Capture of a child's output: its first and its last `half` bytes. Bytes between them are counted and dropped. */
 typedef struct capture {
     cli_text *to; /* receives the first bytes at once, the others by capture_end() */
     size_t half;
@@ -105,6 +105,7 @@ typedef struct capture {
     char *last;       /* a ring buffer of `half` bytes */
 } capture;
 
+/* Appends output to the capture, which retains its first `half` and its last `half` bytes; bytes between them are dropped. */
 static void capture_add(capture *c, const char *data, size_t size)
 {
     const size_t first = size < c->half - c->head ? size : c->half - c->head;
@@ -123,7 +124,7 @@ static void capture_add(capture *c, const char *data, size_t size)
     }
 }
 
-/* Appends the last bytes to the text. Returns the number of bytes that were left out before them. */
+/* Appends the last bytes to the text, after a line with the number of dropped bytes. Returns that number. */
 static size_t capture_end(capture *c)
 {
     const size_t left_out = c->end > c->half ? c->end - c->half : 0, at = left_out ? c->end % c->half : 0;
@@ -137,7 +138,7 @@ static size_t capture_end(capture *c)
     return left_out;
 }
 
-/* Reads the bytes that are available now, up to a limit; false at end of file. */
+/* Reads the bytes that are available now, at most `most`, into the capture. False: end of file, or an error. */
 static bool read_some(int fd, size_t most, capture *output)
 {
     char buffer[8192];
@@ -154,10 +155,10 @@ static bool read_some(int fd, size_t most, capture *output)
 
 /* ---- Waiting ------------------------------------------------------------------------------------------------------------- */
 
-/* Seconds for which a child that was sent a signal may tidy up. After them it is killed, and waited for as long once more. */
+/* Seconds that a child may clean up after a signal. Then the child is killed, and waited for as long again. */
 static const double GRACE = 0.3;
 
-/* The process ids of this process's children, as the kernel lists them: "12 34 ". "" where it does not. */
+/* Lists the pids of this process's children in `to`, as the kernel does: "12 34 ". "": the kernel has no such list. */
 static void list_children(cli_text *to)
 {
     char *path = cli_format("/proc/self/task/%ld/children", (long)getpid());
@@ -174,8 +175,8 @@ static bool is_listed(const cli_text *list, const char *pid, size_t n)
     return false;
 }
 
-/* Kills what an interrupted child left behind outside of its process group. This process is a subreaper meanwhile, so such
- * processes become its children as soon as their parents have ended. before: the children that it had already. */
+/* Kills processes that an interrupted child left outside of its process group. This process is a subreaper meanwhile, so they
+ * become its children as soon as their parents have ended. before: the children that it had already. */
 static void kill_orphans(const cli_text *before)
 {
     cli_text now = { 0 };
@@ -197,10 +198,10 @@ static void kill_orphans(const cli_text *before)
     cli_text_free(&now);
 }
 
-/* Waits until the child has ended, reads its output and passes this process's signals on to the child's process group. Neither an
- * output that was closed nor one that a process holds open after the child's end delays it: the output ends with what the pipe
- * holds when the child has ended. Then the rest of the group is killed. So is a child that does not end within `limit` seconds
- * (0: no limit), or whose output is read and that was stopped: by code that it runs, as no terminal stops it. */
+/* Waits until the child has ended, reads its output, and passes this process's signals on to the child's process group. When the
+ * child has ended, the output ends with the bytes in the pipe, even if another process holds the pipe open. Then the rest of the
+ * process group is killed. limit: seconds after which the child is killed, even if it is stopped; 0: none. Returns the exit
+ * status, 128 + the signal, or -1 - errno. */
 static int wait_for(pid_t child, int fd, capture *output, double limit)
 {
     enum { PIPE_MOST = 1 << 20 };
@@ -243,7 +244,7 @@ static int wait_for(pid_t child, int fd, capture *output, double limit)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* What a child is run with: its output, and who its orphans are. */
+/* State of a run: the child's output, and the earlier children of this process, from which orphans are told apart. */
 typedef struct run {
     capture output;
     cli_text children;
@@ -258,7 +259,8 @@ static void run_begin(run *r, cli_text *to, size_t half)
     list_children(&r->children);
 }
 
-/* Returns the number of bytes of the output that were left out. */
+/* Ends a run: kills orphans after a signal, restores the subreaper flag and completes the output. Returns the number of output
+ * bytes that were dropped. */
 static size_t run_end(run *r)
 {
     if (caught)
@@ -386,7 +388,7 @@ bool cli_find_program(const char *name)
 #define TEMP_PREFIX ".dovetail-build-"
 enum { MAX_DEPTH = 16 }; /* of folders that a compiler makes in a temporary folder */
 
-/* Opens a file or folder of this user by its name in a folder, without following a link; -1: there is none. */
+/* Opens a file or folder of this user by its name in a folder, without following a link. -1: none, or another user owns it. */
 static int open_own(int folder, const char *name, struct stat *s)
 {
     const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -406,7 +408,7 @@ static DIR *list_folder(int folder)
     return list;
 }
 
-/* Removes what an open folder holds, as far as it is this user's. */
+/* Removes the entries of an open folder, as far as they are this user's. depth: levels of subfolders to enter. */
 static void remove_content(int folder, int depth)
 {
     DIR *list = list_folder(folder);
@@ -428,8 +430,8 @@ static void remove_content(int folder, int depth)
         closedir(list);
 }
 
-/* Removes what dead processes of this user left in a folder: temporary folders, and temporary files of cli_replace(). Where
- * others may rename what lies in the folder (safe is false), a folder of this name may be any of the user's folders: it stays. */
+/* Removes temporary folders, and temporary files of cli_replace(), that dead processes of this user left in a folder. safe: false
+ * if other users may rename entries of the folder. Then folders stay, since such a name may be any folder of the user. */
 static void remove_stale(int folder, bool safe)
 {
     DIR *list = list_folder(folder);
@@ -453,8 +455,8 @@ static void remove_stale(int folder, bool safe)
 
 static bool is_safe(const char *folder) { return !dv_folder_check(*folder ? folder : ".", DV_FOLDER_ANY_ROOT); }
 
-/* The folder, or else one for temporary files, in which nobody else can rename what this user makes. NULL: there is none. Images
- * of containers have /tmp without its sticky bit now and then. */
+/* Returns a folder in which nobody else can rename this user's files: `folder`, or else one for temporary files. NULL: there is
+ * none. Container images sometimes have /tmp without its sticky bit. */
 static const char *choose_base(const char *folder)
 {
     const char *const bases[] = { getenv("TMPDIR"), "/tmp", getenv("XDG_RUNTIME_DIR"), "/var/tmp", getenv("HOME"), "/dev/shm" };
@@ -523,7 +525,7 @@ void cli_temp_remove(cli_temp *t)
     *t = (cli_temp){ NULL, -1, -1 };
 }
 
-/* Writes all bytes; 0 or errno. */
+/* Writes all bytes. Returns 0 or errno. */
 static int write_bytes(int fd, const char *data, size_t size)
 {
     while (size) {
@@ -549,7 +551,7 @@ int cli_copy(int from, int to)
     }
 }
 
-/* Makes and locks a new file of this user in a folder; -1 with errno set. name: receives its name. */
+/* Makes and locks a new file of this user in a folder. name: receives its name. Returns its descriptor, or -1 with errno set. */
 static int make_file(int folder, mode_t mode, char name[64])
 {
     for (int attempt = 0; attempt < 100; attempt++) {
@@ -589,8 +591,8 @@ int cli_replace(int from, int folder, const char *name)
     return error;
 }
 
-/* Writes to a device or a pipe, such as /dev/stdout, or to a file whose folder takes no other. A link is followed only if
- * root or this user made it. */
+/* Writes to a device or a pipe, such as /dev/stdout, or to a file in a folder that takes no new files. A link is followed only if
+ * root or this user made it. Returns 0 or errno. */
 static int write_in_place(int folder, const char *name, const char *data, size_t size)
 {
     struct stat s;

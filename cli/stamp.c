@@ -1,4 +1,4 @@
-/* Writes the digest of an operator binary's loaded bytes into the binary: dv_load() refuses a file that does not match it. */
+/* Digest of an operator binary's loaded bytes, written into the binary: dv_load() refuses a file that does not match it. */
 #include "cli.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ int cli_stamp(const char *path, int fd)
     return pwrite(fd, stamp, sizeof stamp, (off_t)at) == (ssize_t)sizeof stamp ? 0 : errno ? errno : EIO;
 }
 
-/* A copy of an open file in memory, with its mode; -1 with errno set. */
+/* Copies an open file to memory, with its mode. Returns a descriptor of the copy, or -1 with errno set. */
 static int copy_to_memory(int from)
 {
     struct stat s;
@@ -32,8 +32,7 @@ static int copy_to_memory(int from)
     return error ? -1 : fd;
 }
 
-/* Renews the digest in a copy of a file, given by its name in an open folder, and puts the copy in its place. path: for messages.
- */
+/* Renews the digest in a copy of the file `name` of an open folder, and replaces the file by the copy. path: for messages. */
 static int restamp_in(int folder, const char *name, const char *path)
 {
     const int from = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

@@ -81,11 +81,10 @@ typedef struct dv__step {
     uint8_t op, type, flags, nin; /* type: of the result; of comparisons: of the operands */
     dv__operand to, guard;
     dv__operand in[4];
-    const dv__operand *many; /* all operands, if there can be more than 4 */
-    int32_t slot;            /* of operations that read arguments; of EACH: the list */
-    int32_t body;            /* of EACH and EACH_VALUE: the number of following steps that form the body */
-    dv__operand index,
-        first; /* of EACH; EACH_VALUE: index is the preceding element along the last dim, for the first one itself */
+    const dv__operand *many;  /* all operands, if there can be more than 4 */
+    int32_t slot;             /* of operations that read arguments; of EACH: the list */
+    int32_t body;             /* of EACH and EACH_VALUE: the number of following steps that form the body */
+    dv__operand index, first; /* of EACH; EACH_VALUE: index is the element before along the last dim; the first: itself */
     const dv__carry *carry;
     uint32_t ncarry;
     const dv__fault *fault; /* of CHECK: for a false in[0]; of others: for a result that does not fit, or a missing value */

@@ -1,6 +1,6 @@
-/* Limits of nested calls: their depth and the stack that is left. The depth counts open calls, also across threads: a piece of a
- * loop begins at the depth of its call. The stack is measured, because threads have stacks of any size, and frames are larger
- * under a sanitizer.
+/* Limits of nested calls: their depth and the stack that is left. The depth counts open calls, also across threads: a chunk of
+ * dv_parallel_for() begins at the depth of its call. The stack is measured, because threads have stacks of any size, and frames
+ * are larger under a sanitizer.
  *
  * The outermost call is not measured: a thread with a small stack can run kernels that call nothing. */
 #include "call/nesting.h"
@@ -26,6 +26,7 @@ typedef struct nesting {
 static _Thread_local nesting of_thread;
 DV__OF_THREAD static nesting *nesting_of_thread(void) { return &of_thread; }
 
+/* Sets the bounds of this thread's stack, or leaves both 0 if the system does not report them. */
 static void measure_stack(nesting *n)
 {
     n->measured = true;
@@ -53,6 +54,7 @@ static size_t stack_left(nesting *n)
     return here > n->low && here <= n->high ? here - n->low : SIZE_MAX;
 }
 
+/* Fails with DV_ELIMIT. depth: number of open calls; left: bytes of stack. */
 static __attribute__((noinline)) int fail_too_deep(const dv_operator *op, int depth, size_t left)
 {
     if (depth >= MAX_DEPTH)

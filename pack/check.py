@@ -84,7 +84,7 @@ def run(*command):
 
 
 def audit(wheel):
-    """(the platform tag that auditwheel finds, or '', its text)."""
+    """Returns the platform tag that auditwheel finds, or '', and auditwheel's text."""
     code, text = run("auditwheel", "show", wheel)
     policy = re.search(r'platform\s+tag:\s+"(\w+)"', text)
     return policy[1] if policy and not code else "", f"auditwheel: {text.strip()}"

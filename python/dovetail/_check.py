@@ -72,7 +72,8 @@ def check(target, *, op=None, only=None, seed=None, time=None, flags=()):
         print(report.failures[0].python)        # a script that shows the failure alone
 
     op: only this operator. only: a property or several, such as "memory" or ["memory", "fake"]. seed: draw other cases.
-    time: begin no new check after this many seconds. flags: of a source file, arguments of `dovetail build`, as for load(). Operators run in separate processes.
+    time: begin no new check after this many seconds. flags: arguments of `dovetail build` for a source file, as for load(). Operators run in
+    separate processes.
     """
     word, name = _word(target)
     arguments = [command(), "check", "--json"]

@@ -126,13 +126,13 @@ _MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of an ELF file
 
 
 def linux_tag(binary):
-    """linux_ARCH: any machine of the binary's architecture that has what the binary needs."""
+    """Returns linux_ARCH, the tag that promises nothing but the binary's architecture."""
     machine = int.from_bytes(binary[18:20], sys.byteorder)
     return f"linux_{_MACHINES.get(machine) or os.uname().machine}"
 
 
 def audit(path):
-    """(platform, reason) of a wheel by auditwheel's policies: what each Linux of that tag has. reason: why it is linux_ARCH, else ''."""
+    """Returns (platform, reason) of a wheel by auditwheel's policies. platform: its tag, or None. reason: why it is no manylinux tag, else ''."""
     try:
         from auditwheel.wheel_abi import analyze_wheel_abi
     except ImportError as error:
@@ -152,7 +152,7 @@ def audit(path):
 
 
 def platform_tag(path, fallback):
-    """The platform of a wheel that is tagged with `fallback`. A line on stderr where it stays at that."""
+    """Returns the platform tag of a wheel that is tagged with `fallback`. Prints the reason to stderr if that is not a manylinux tag."""
     tag, reason = audit(path)
     if reason:
         print(f"dovetail.backend: {path.name} keeps the tag {tag or fallback}, which package indexes do not take: {reason}. "
@@ -179,7 +179,7 @@ def files_of_module(project, binary, editable):
 
 
 def write_wheel(project, out, platform, files):
-    """A zip in which nothing depends on the machine or the time; its name."""
+    """Writes a wheel, in which nothing depends on the machine or the time. Returns its name."""
     tag, info, record = f"py3-none-{platform}", f"{project.file_name}-{project.version}.dist-info", []
     path = pathlib.Path(out) / f"{project.file_name}-{project.version}-{tag}.whl"
     files = {**files, f"{info}/METADATA": project.metadata().encode(),

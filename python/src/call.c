@@ -397,7 +397,8 @@ static const ext_host *host_of_elements(PyObject *o)
     return kind == EXT_TENSOR ? found : NULL;
 }
 
-/* The host of the first tensor, also in a list. Calls without tensors use the host with adopt(). NULL with an exception. */
+/* Finds the host of a call: the host of its first tensor, also in a list. Without tensors it is the host with adopt(). Returns
+ * NULL with an exception. */
 static const ext_host *find_host(const ext_call *c)
 {
     const ext_operator *f = c->f;

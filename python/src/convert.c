@@ -23,7 +23,7 @@ PyObject *ext_optional_attribute(PyObject *o, const char *name)
     return found;
 }
 
-/* Takes the TypeError that is set, to be the cause of another one. NULL: none is set. */
+/* Takes the exception that is set, to be the cause of another one. The caller owns it. NULL: none is set. */
 static PyObject *take_cause(void)
 {
     PyObject *type, *value, *trace;
@@ -38,7 +38,7 @@ static PyObject *take_cause(void)
     return value;
 }
 
-/* Makes `take` the cause of the exception that is set. */
+/* Makes `take`, whose reference it takes, the cause of the exception that is set. NULL: does nothing. */
 static void set_cause(PyObject *take)
 {
     PyObject *type, *value, *trace;
@@ -205,8 +205,8 @@ enum ext_outcome ext_other_tensor(
 
 /* ---- Numbers ------------------------------------------------------------------------------------------------------------- */
 
-/* The element kind of a framework's number or 0-d tensor: 'b', 'i', 'u', 'f', 'c', 'v'. 0: a tensor with dims; '-': not an object
- * of a framework, or of one that does not report kinds; '!': an exception is set. */
+/* Returns the element kind of a framework's number or 0-d tensor: 'b', 'i', 'u', 'f', 'c', 'v'. 0: a tensor with dims; '-': not
+ * an object of a framework, or of a framework that does not report kinds; '!': an exception is set. */
 static char number_kind(PyObject *o, const ext_host **host)
 {
     enum ext_kind kind;
@@ -221,7 +221,7 @@ static char number_kind(PyObject *o, const ext_host **host)
     return PyErr_Occurred() ? '!' : letter;
 }
 
-/* True if o is no number of one element. Then an exception may be set. */
+/* True if o is a tensor with dims, or an exception is set. */
 static bool is_not_one(PyObject *o)
 {
     const char kind = number_kind(o, NULL);
@@ -335,7 +335,7 @@ static enum ext_outcome string(ext_call *c, const ext_slot *slot, Py_ssize_t ele
     return EXT_OK;
 }
 
-/* The word for an object: a str, or str() of an object from a framework's module (a dtype, a device). NULL: none, or an
+/* Returns the word for an object: a str, or str() of an object from a framework's module (a dtype, a device). NULL: none, or an
  * exception. */
 static const char *word(ext_call *c, PyObject *o)
 {
@@ -435,7 +435,7 @@ static PyObject *sequence(ext_call *c, const ext_slot *slot, PyObject *o)
     return items && !ext_keep_object(c, items) ? items : NULL;
 }
 
-/* The same for a list of tensors, noted in c->lists. */
+/* Returns the elements of a list of tensors as sequence() does, and records them in c->lists. */
 static PyObject *tensor_sequence(ext_call *c, const ext_slot *slot, PyObject *o)
 {
     PyObject *items = sequence(c, slot, o);
@@ -577,6 +577,7 @@ PyObject *ext_list_items(const ext_call *c, size_t slot)
     return NULL;
 }
 
+/* Checks one tensor again. element: its index in a list, or -1. */
 static enum ext_outcome recheck_one(ext_call *c, size_t i, Py_ssize_t element, PyObject *o, const dv_tensor **t)
 {
     const ext_slot *slot = &c->f->slots[i];
@@ -587,7 +588,7 @@ static enum ext_outcome recheck_one(ext_call *c, size_t i, Py_ssize_t element, P
         c, slot, element, o, i >= c->f->nargs || slot->flags & DV_SLOT_WRITES, t);
 }
 
-/* Check all tensors again, since Python code ran after they were described. */
+/* Checks all tensors again, since Python code ran after they were described. */
 static enum ext_outcome recheck_all(ext_call *c)
 {
     enum ext_outcome outcome = EXT_OK;
@@ -604,7 +605,7 @@ static enum ext_outcome recheck_all(ext_call *c)
     return outcome;
 }
 
-/* Convert the given objects: in the first pass those whose conversion runs no Python code, in the second the others. So tensors
+/* Converts the given objects: in the first pass those whose conversion runs no Python code, in the second the others. So tensors
  * have the shapes that they had when the call began, whatever that code does to them. Sets *later if a second pass is needed. */
 static enum ext_outcome convert_pass(ext_call *c, bool *later)
 {

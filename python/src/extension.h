@@ -65,7 +65,7 @@ typedef struct ext_keep {
     struct ext_keep *next;
 } ext_keep;
 typedef struct ext_block { struct ext_block *next; } ext_block;
-typedef struct ext_list { /* a list of tensors that was given */
+typedef struct ext_list { /* argument that is a list of tensors */
     size_t slot;
     PyObject *items; /* a tuple of its elements when it was converted; borrowed from the call's references */
     struct ext_list *next;
@@ -88,7 +88,7 @@ struct ext_call {
     dv_tensor *made_tensors;
     ext_keep *keep; /* references that live as long as the call */
     ext_list *lists;
-    bool late;        /* arguments whose conversion may run Python code are converted now */
+    bool late;        /* true in the second pass, for arguments whose conversion may run Python code */
     int64_t elements; /* of all tensors that were given */
     uint64_t started;
     PyThreadState *released; /* not NULL while the GIL is released */
@@ -113,7 +113,8 @@ enum ext_outcome ext_convert_all(ext_call *c);
 extern const char *const ext_layouts[], *const ext_memory_formats[];
 PyObject *ext_word(const char *const *words, int32_t number);
 
-/* The elements of the list of tensors given for a slot, as a tuple: the list itself may have changed. Borrowed; NULL: none. */
+/* Returns a borrowed tuple of the elements that a list of tensors had when it was converted; the list may have changed. NULL: the
+ * slot has no list. */
 PyObject *ext_list_items(const ext_call *c, size_t slot);
 
 /* True if the conversion of o runs no Python code: None, or exactly an int, float, bool, complex or str. */
@@ -123,10 +124,10 @@ static inline bool ext_is_builtin(PyObject *o)
         PyComplex_CheckExact(o);
 }
 
-/* Clear an ordinary exception, if one is set. False: it is one that the caller must see (KeyboardInterrupt, SystemExit,
- * MemoryError and the like), and it stays set. */
+/* Clears an ordinary exception, if one is set. False: the exception stays set, since the caller must see it: KeyboardInterrupt,
+ * SystemExit, MemoryError and the like. */
 bool ext_clear_error(void);
-/* o.name, or NULL; then an exception is set only if another than AttributeError was raised. */
+/* Returns o.name, or NULL. After NULL an exception is set only if it is no AttributeError. */
 PyObject *ext_optional_attribute(PyObject *o, const char *name);
 
 /* Is it a sequence, set or dict view that counts as a list? */
@@ -137,7 +138,7 @@ bool ext_is_sequence(PyObject *o);
 enum ext_outcome ext_other_tensor(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out);
 /* FAILED with "f: argument 'x': expected Tensor (expected), found ...". expected: what the schema's type means in Python, or NULL
- * when its name says it. found_text takes the words, found the object. element: its place in a list, or -1. A TypeError that is
+ * when its name says it. found_text takes the words, found the object. element: its index in a list, or -1. A TypeError that is
  * set becomes the cause of the new one; any other exception stays as it is, and the outcome is MIXED. */
 enum ext_outcome ext_wrong(ext_call *c, const ext_slot *slot, Py_ssize_t element, const char *expected, PyObject *found);
 enum ext_outcome ext_wrong_text(

@@ -41,7 +41,7 @@ const ext_host *ext_host_of(PyObject *o, enum ext_kind *kind)
         *kind = k->kind;
         return k->host;
     }
-    Py_INCREF((PyObject *)type); /* what is asked may run Python code, which may let the object go */
+    Py_INCREF((PyObject *)type); /* ask_all() may run Python code, which may free the type */
     const ext_host *host = ask_all(type, kind);
     PyTypeObject *old = type;
     if (host) {

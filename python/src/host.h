@@ -30,7 +30,7 @@ enum ext_purpose {
 enum ext_outcome {
     EXT_OK = 0,
     EXT_SLOW = 1,    /* not plain: the call is made by slow() */
-    EXT_LATER = 2,   /* may run Python code: the argument is converted after the others */
+    EXT_LATER = 2,   /* the conversion may run Python code: it is done after those of other arguments */
     EXT_FAILED = -1, /* an exception is set; a framework that dispatches is called anyway */
     EXT_MIXED = -2   /* an exception is set, and the framework is not called */
 };
@@ -60,7 +60,7 @@ typedef struct ext_host {
      * matters, and *out may be left unset; for EXT_LOOK nothing is SLOW that can be described. */
     enum ext_outcome (*tensor)(
         ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out);
-    /* Check a tensor that tensor() described, after Python code ran that may have changed the object. Set *t to another
+    /* Checks a tensor that tensor() described, after Python code ran that may have changed the object. Sets *t to another
      * description if that one no longer holds. Default: tensor() again. */
     enum ext_outcome (*recheck)(
         ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **t);
@@ -86,7 +86,7 @@ typedef struct ext_host {
 
     /* ---- objects that stand for something else than a tensor; each has a default ---- */
 
-    /* All of these set an exception only for what the caller must see, such as KeyboardInterrupt. */
+    /* Each of these sets only exceptions that the caller must see, such as KeyboardInterrupt. */
     PyObject *(*describe)(PyObject *o); /* for messages: "an array of float32 with shape (2,)". Default: its type */
     char (*number)(PyObject
             *o); /* the element kind of this host's number or tensor: 'b', 'i', 'u', 'f', 'c' or another letter; 0: it has dims */

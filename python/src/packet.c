@@ -147,7 +147,8 @@ static ext_operator *overload(const ext_operator *packet, Py_ssize_t i)
     return (ext_operator *)(void *)PyTuple_GetItem(packet->overloads, i);
 }
 
-/* EXT_OK: the types fit. EXT_SLOW: only the host can tell. An exception that the caller must see stays set. */
+/* Tries an overload with a call's arguments. EXT_OK: the types fit. EXT_SLOW: only the host can tell. An exception that the
+ * caller must see stays set. */
 static enum ext_outcome try_one(ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     ext_call c;
@@ -164,7 +165,7 @@ PyObject *ext_accepts(PyObject *self, PyObject *const *args, size_t nargsf, PyOb
     return PyErr_Occurred() ? NULL : PyBool_FromLong(outcome == EXT_OK || outcome == EXT_SLOW);
 }
 
-/* How many overloads accept these types; *only: the last of them. 0 with an exception. */
+/* Returns how many overloads accept these types; *only: the last of them. 0 with an exception. */
 static size_t try_all(const ext_operator *packet, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, ext_operator **only)
 {
     size_t fitting = 0;
@@ -180,7 +181,7 @@ static size_t try_all(const ext_operator *packet, PyObject *const *args, Py_ssiz
     return fitting;
 }
 
-/* The only overload that accepts these types; NULL: the host selects, or an exception. */
+/* Returns the only overload that accepts these types. NULL: the host selects, or an exception is set. */
 static ext_operator *find_only(
     ext_operator *packet, const ext_host *host, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {

@@ -72,6 +72,6 @@ extern const dv_ascend_framework dv__no_framework;
 #define DV__FRAMEWORK(f, entry) \
     ((f)->size >= offsetof(dv_ascend_framework, entry) + sizeof((f)->entry) && (f)->entry ? (f)->entry : dv__no_framework.entry)
 const dv_ascend_framework *dv__framework(void);
-const dv_ascend_framework *dv__framework_of(const dv_host *host); /* of a call of this host */
+const dv_ascend_framework *dv__framework_of(const dv_host *host); /* returns the framework for calls of a host */
 
 #endif

@@ -181,12 +181,14 @@ static const dv_host host_of_programs = { .size = sizeof host_of_programs,
 
 /* ---- MindSpore ---- */
 
+/* Returns the stream of this library on a device, for a framework that does not report its own. */
 static int own_stream(const dv_ascend_framework *f, dv_device device, void **out)
 {
     (void)f;
     return stream_of(NULL, device, out);
 }
 
+/* Runs a task and waits until its kernel has ended. */
 static int enqueue_and_wait(const dv_ascend_framework *f, void *stream, const char *name, int (*task)(void *arg), void *arg)
 {
     (void)f, (void)name;
@@ -196,8 +198,8 @@ static int enqueue_and_wait(const dv_ascend_framework *f, void *stream, const ch
     return status ? acl_fail("aclrtSynchronizeStream", status) : DV_OK;
 }
 
-/* MindSpore does not tell which stream it uses. A call runs on this library's stream and ends when the kernel has; the bridge has
- * waited for MindSpore's streams before it. */
+/* Framework for MindSpore, which does not report its stream. A call runs on this library's stream and returns when its kernel has
+ * ended. Before the call, the bridge waits for MindSpore's streams. */
 static const dv_ascend_framework mindspore = {
     .size = sizeof mindspore, .name = "mindspore", .stream = own_stream, .enqueue = enqueue_and_wait
 };

@@ -1,8 +1,8 @@
-"""Kernels that are aclnn operators or launchers, on tensors of torch_npu and MindSpore: docs/ascend.md. Importing this module imports neither of
-them and does not open CANN.
+"""Kernels that are aclnn operators or launchers, on tensors of torch_npu and MindSpore: docs/ascend.md. Importing this module does not import them
+and does not open CANN.
 
-Where torch_npu or MindSpore is imported and a library with such rows is loaded, CANN is opened, with torch_npu as the framework if it is there. A failure is kept until
-somebody asks: open() raises it.
+CANN is opened once torch_npu or MindSpore is imported and a library with such kernels is loaded. The framework is torch_npu if it is imported.
+A failure is not raised then: open() raises it again.
 """
 import os
 import sys
@@ -12,8 +12,8 @@ from ..torch import _when_imported
 __all__ = ["open"]
 OFFERS = frozenset()
 _waiting = []
-_wanted = False  # is there a library with such rows?
-_opened = None  # the framework's name, or "" for none
+_wanted = False  # True if a library with such kernels was loaded
+_opened = None  # name of the framework with which CANN was opened; "": none; None: CANN is not open
 
 
 def attach(library):
@@ -44,7 +44,7 @@ def _framework():
 
 
 def _has_rows(library):
-    """Its operators, or those of another library to which it adds rows."""
+    """True if such kernels are among those of its operators, or among those that it adds to operators of another library."""
     import json
 
     from .._library import libraries

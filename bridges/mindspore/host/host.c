@@ -194,7 +194,7 @@ static int numbers(PyObject *from, int64_t *to)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Finds where a tensor is. Returns NULL, or why its memory cannot be used. */
+/* Sets *out to the device of a tensor. Returns NULL, or why the tensor cannot be used. */
 static const char *device_of(PyObject *o, dv_device *out)
 {
     static char text[160];
@@ -214,8 +214,8 @@ static const char *device_of(PyObject *o, dv_device *out)
     return why;
 }
 
-/* Describes a tensor. Returns NULL with an exception, or with *why set. On an NPU it waits for all of MindSpore's streams: its
- * kernels, and the allocation of a new tensor, are asynchronous, and the kernel runs on a stream of Dovetail. */
+/* Describes a tensor. Returns NULL with an exception, or with *why set. For a tensor on an NPU, waits for all of MindSpore's
+ * streams: MindSpore's kernels and allocations are asynchronous, and the operator's kernel runs on another stream. */
 static dv_tensor *view(ext_call *c, PyObject *o, const char **why)
 {
     dv_tensor *t = NULL;
@@ -301,7 +301,7 @@ static PyObject *copied(const void *data, dv_dtype of, int32_t ndim, const int64
     return o;
 }
 
-/* Makes an uninitialised dense Tensor on an NPU. MindSpore uses one NPU in a process. */
+/* Makes an uninitialised dense Tensor on the NPU; MindSpore uses one in a process. Returns NULL with an exception. */
 static PyObject *dense_on_npu(dv_dtype of, int32_t ndim, const int64_t *shape)
 {
     PyObject *type = dtype_object(of), *sizes = tuple_of(ndim, shape), *o = NULL;

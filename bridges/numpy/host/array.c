@@ -295,8 +295,8 @@ static bool is_masked(PyObject *o)
     return PyType_IsSubtype(Py_TYPE(o), masked);
 }
 
-/* A subclass with a protocol of its own gives its elements a meaning beside their values, such as a unit, or a rule of its own.
- * Results would lose it silently. NULL: the type has none. */
+/* Returns why arrays of a subclass are refused: it overrides a protocol. NULL: it overrides none. Such a subclass gives its
+ * elements a meaning besides their values, such as a unit. Results would lose it silently. */
 static const char *explain_subclass(PyTypeObject *type)
 {
     for (int i = 0; i < 2; i++) {
@@ -359,7 +359,7 @@ const char *dvnp_view(PyObject *array, bool write, int64_t *dims, dv_tensor *t)
     return NULL;
 }
 
-/* Bytes from the first element to the end of the last one; dims are not negative. */
+/* Returns the number of bytes from the first element to the end of the element at the highest address. */
 static int64_t extent_of(const dv_tensor *t)
 {
     int64_t last = 0;
@@ -371,8 +371,8 @@ static int64_t extent_of(const dv_tensor *t)
     return (last + 1) * (t->dtype.bits / 8);
 }
 
-/* Assignments to shape, strides and dtype leave the memory as it is. resize() and __setstate__() replace it, or change its size
- * in place; only an array that owns its memory can be resized. */
+/* Compares address and size only: assignments to shape, strides and dtype leave the memory as it is. resize() and __setstate__()
+ * replace it or change its size in place; only an array that owns its memory can be resized. */
 const char *dvnp_recheck(PyObject *array, bool write, const dv_tensor *t)
 {
     const array_fields *a = (const array_fields *)(void *)array;

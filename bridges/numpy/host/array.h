@@ -16,15 +16,15 @@ int dvnp_setup(bool import);
 
 extern PyTypeObject *dvnp_ndarray, *dvnp_generic; /* numpy.ndarray, numpy.generic; NULL before setup */
 
-/* The most dims that an array has. */
+/* Maximum number of dims of an array. */
 enum { DVNP_MAX_NDIM = 64 };
 
-/* Fill *t from an ndarray (checked by dvnp_is_array), whose memory must outlive it. dims: room for twice nd numbers, at least
- * one; it gets a copy of the shape and the strides in elements, since code that runs later may assign others to the array. write:
- * it will be written. Returns NULL on success, else the reason, as the end of "expected Tensor, found ...": "a read-only array".
- * The text is valid until the next call. */
+/* Fills *t from an ndarray (checked by dvnp_is_array), whose memory must outlive *t. dims: space for twice nd numbers, at least
+ * one. It receives a copy of the shape and of the strides in elements, since code that runs later may change those of the array.
+ * write: true if the array will be written. Returns NULL on success, else the reason, as the end of "expected Tensor, found ...":
+ * "a read-only array". The text is valid until the next call. */
 const char *dvnp_view(PyObject *array, bool write, int64_t *dims, dv_tensor *t);
-/* Does *t still describe memory of the array, after Python code ran? NULL: yes; else the reason, as that of dvnp_view(). */
+/* Checks that *t still describes memory of the array, after Python code ran. Returns NULL, or the reason as dvnp_view() does. */
 const char *dvnp_recheck(PyObject *array, bool write, const dv_tensor *t);
 int dvnp_ndim(PyObject *array);
 bool dvnp_is_writeable(PyObject *array);

@@ -157,7 +157,8 @@ class Autograd:
                                    "allowed. You can make a clone to get a normal tensor before doing inplace update.")
 
     def check_leaves(self, values):
-        """torch's own rule, before anything is written: torch itself applies it to a Function's outputs (check_inplace() in VariableTypeUtils.h)."""
+        """Raises RuntimeError for a written argument that autograd forbids to write in place, before anything is written. torch applies this rule to a
+        Function's outputs, after the write (check_inplace() in VariableTypeUtils.h)."""
         for name, x in self.written(values):
             why = "a leaf that requires grad cannot be written to in place" if x.requires_grad and x.is_leaf else self.why_no_view(x)
             if why:
@@ -165,7 +166,7 @@ class Autograd:
 
     @staticmethod
     def why_no_view(x):
-        """Why autograd cannot track a write to x; None if it can, or x is no view."""
+        """Returns why autograd cannot track a write to the view x. None: it can, or x is no view."""
         if not x._is_view():
             return None
         made = _torch._get_creation_meta(x).name
@@ -176,7 +177,8 @@ class Autograd:
         return None
 
     def check_views(self, values):
-        """torch's own rule: it rewrites the history of what a written view looks at for one output, which is the Function's first input."""
+        """Raises RuntimeError for a written view that autograd cannot track. torch rewrites the history of a view's base for one output only, the
+        Function's first input."""
         written = list(self.written(values))
         several = len(written) > 1 or any(r.alias_info is None for r in self.operator.returns)
         if several or any(i in self.lists for i in self.operator.writes):

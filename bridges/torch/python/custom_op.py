@@ -62,7 +62,7 @@ class CustomOp(_torch.CustomOpDef):
         _when_imported("torch._dynamo", _trace)
 
     def _retire(self):
-        """The name is about to get another operator."""
+        """Removes the rules of this operator, since its name is about to get another operator."""
         sharding.retire(self._strategies)
         if self._written:
             functional.retire(self._written)

@@ -1,5 +1,5 @@
-"""What a Python function does, as text that is the same in every process: its code, constants, defaults, closure, and the globals that the code
-names, with what those need in turn. Caches on disk have it in their keys. describe() raises Unknown for a value that has no such text.
+"""Description of a Python function as text that is equal in every process: its code, constants, defaults, closure, and the globals that the code
+names, with those that these need in turn. The keys of caches on disk contain it. describe() raises Unknown for a value without such a text.
 """
 import builtins
 import enum
@@ -13,7 +13,7 @@ import torch
 
 from .. import _core
 
-# What these modules hold changes only with their version, which is in the key.
+# Modules whose contents change only with their version, which is in the key.
 _FIXED = {"torch", "numpy", "dovetail", "builtins", *sys.stdlib_module_names} - {"__main__"}
 _MAX_BYTES = 1 << 22  # of a tensor or an array
 
@@ -23,7 +23,7 @@ class Unknown(Exception):
 
 
 def describe(value, operator=None):
-    """Returns the text. operator: called with each torch operator that is found; gives what describes its rules, or None."""
+    """Returns the text for a value. operator: called with each torch operator that is found; returns a value that describes its rules, or None."""
     return _Digest(operator or (lambda overload: None)).of(value)
 
 
@@ -72,7 +72,7 @@ class _Digest:
         if isinstance(value, (staticmethod, classmethod, property)):
             return self.all((getattr(value, "__func__", None), *(getattr(value, f, None) for f in ("fget", "fset", "fdel"))))
         if isinstance(value, types.ModuleType):
-            return value.__name__  # what the code reads of it: names_in()
+            return value.__name__  # names_in() describes the attributes that the code reads
         if isinstance(value, type):
             return self.type(value)
         if isinstance(value, enum.Enum):
@@ -100,7 +100,7 @@ class _Digest:
         return f"{self.all((f.__code__, f.__defaults__, f.__kwdefaults__, cells))} {self.names_in(f.__code__, f.__globals__, cells)}"
 
     def names_in(self, code, space, cells):
-        """The globals that the code names, and of modules, as far as their contents may change, the attributes."""
+        """Returns the text for the globals that the code names, and for the named attributes of modules whose contents may change."""
         names = _names(code)
         found = {n: space[n] for n in names if n in space}
         modules = [v for v in [*found.values(), *cells] if isinstance(v, types.ModuleType)]
@@ -139,7 +139,7 @@ def _contents(cell):
 
 
 def _names(code):
-    """The names that a code object and those inside it use, in a fixed order."""
+    """Returns the names that a code object and those inside it use, in a fixed order."""
     found = dict.fromkeys(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -1,7 +1,7 @@
-"""Operators that write, as torch.compile's graphs have them: auto_functionalized_v2(f, _all_bases=[x], _y_storage_offset=...) means a call of
-f(y=a view of x), with the new x as its result. Faults of torch's own code for these nodes are mended here.
+"""Fixes of torch's code for operators that write in torch.compile's graphs. Such a node is auto_functionalized_v2(f, _all_bases=[x],
+_y_storage_offset=...). It calls f(y=a view of x), and its result is the new x.
 
-- A view's offset in the node counts from the start of the storage, but a part of the readers takes it from the start of the base. The two
+- A view's offset in the node counts from the start of the storage, but some readers count it from the start of the base. The two
   differ where the base is a graph input with an offset, `buffer[2:]`. Here the node has the distance from the base, for all readers.
 - The copy of a base is as large as the base's storage up to its end, and has the base's offset. Here it has the base's elements alone.
 - Inductor removes clones. A base that was a clone then becomes what was cloned, which may have another offset.
@@ -36,7 +36,7 @@ def _expression(n):
 
 
 def _make_relative(names, types, arguments, indexes):
-    """Changes the view information of written arguments (`arguments["_y_storage_offset"]` and the like): distances from the base."""
+    """Replaces offsets in the view information of written arguments (`arguments["_y_storage_offset"]` and the like) by distances from the base."""
     for name in names:
         value = arguments[name]
         for prefix, tensor in [(f"_{name}", value)] if not isinstance(value, (list, tuple)) else [(f"_{name}_{i}", t) for i, t in enumerate(value)]:
@@ -58,7 +58,7 @@ def _view(info, bases):
 
 
 def _clone(x):
-    """Copies the elements between x's first and last one. The copy has offset 0. None: torch's own function does the same."""
+    """Returns a copy of the elements from x's first to its last one, with offset 0. None: torch's own function does the same."""
     if _is_zero(x.storage_offset()):
         return None
     length = private.functional_views.compute_required_storage_length(x.size(), x.stride(), 0)
@@ -88,7 +88,7 @@ def _tensors(node):
 
 
 def _forget_eager(graph):
-    """Drops the values of eager mode where a base has another offset by now: the views of the base would be made with the old one."""
+    """Drops the values of eager mode of a node whose base has another offset by now. Views of the base would be made with the old offset."""
     for node in graph.nodes:
         for base, value in _tensors(node):
             now = base.meta.get("val") if isinstance(base, torch.fx.Node) else None
@@ -103,8 +103,8 @@ def _storage(node):
 
 
 def _start_at_zero(module, *_):
-    """Gives graph inputs the storage offset 0 within Inductor, whose programs get the address of the first element, and what is made of them an
-    offset from there. Then a program is right for inputs with other offsets too: neither its guards nor its keys have an input's offset."""
+    """Gives graph inputs the storage offset 0 within Inductor, and their views the distance from it, since a program gets the address of an
+    input's first element. Then a program is right for inputs with other offsets too: neither its guards nor its keys contain an input's offset."""
     distance = {}  # node -> the offset of the input that it is a view of
     for node in module.graph.nodes:
         value = node.meta.get("val")
@@ -124,13 +124,13 @@ _STRIDED = {torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.de
 
 
 def _forget_offset(graph, target, *_, **__):
-    """The same for torch's lowering of as_strided, which takes the offset of an input away."""
+    """Sets the offset of a graph input to 0 for torch's lowering of as_strided, which subtracts that offset."""
     if target in getattr(graph, "graph_input_storage_offsets", ()):
         graph.graph_input_storage_offsets[target] = 0
 
 
 def _hide(graph, readers):
-    """Hides the nodes that make memory which an operator writes; readers: also those that read it."""
+    """Hides from a pass the nodes whose memory an operator writes; if `readers`, also the nodes that read that memory."""
     written = {_storage(x) for node in graph.nodes for x, _ in _tensors(node)} - {None}
     for node in graph.nodes if written else ():
         if isinstance(node.target, torch._ops.OpOverload) and any(_storage(x) in written for x in (node, *(node.all_input_nodes if readers else ()))):
@@ -138,13 +138,14 @@ def _hide(graph, readers):
 
 
 def _show(graph):
+    """Restores the targets that _hide() replaced."""
     for node in graph.nodes:
         if isinstance(node.target, _Hidden):
             node.target = node.target.target
 
 
 class _Hidden:
-    """Stands for the target of a node while a pass runs."""
+    """Placeholder for the target of a node while a pass runs."""
 
     def __init__(self, target):
         self.target, self.__name__ = target, "hidden"
@@ -157,7 +158,7 @@ _POST, _JOINT, _COMPILE, _GRAPH = (f"torch._inductor.{name}" for name in ("fx_pa
 private.Replaced(f"{_COMPILE}.post_grad_passes", before=_start_at_zero, module=_COMPILE)
 private.Replaced(f"{_GRAPH}.GraphLowering.placeholder", after=_forget_offset, module=_GRAPH)
 private.Replaced(f"{_POST}.decompose_auto_functionalized", before=_forget_eager, module=_POST)
-# Two bases would be one once the clone is removed that made one of them.
+# If the clone that made a base were removed, two bases could be the same node.
 private.Replaced(f"{_POST}.remove_noop_ops", before=lambda graph: _hide(graph, readers=False), after=_show, module=_POST)
 # Where x + 0 becomes x, this pass gives x the memory that x + 0 had: a reader of x then seems to read other memory.
 private.Replaced(f"{_JOINT}.remove_no_ops", before=lambda m, *_: _hide(m.graph, readers=True), after=lambda m, *_: _show(m.graph), module=_JOINT)

@@ -117,8 +117,8 @@ class Function:
     def __init__(self, operator, rule, call, jvp=None):
         self.operator, self.rule = operator, rule
         self.args = operator.slots
-        # What the Function is given: written tensors come first, since autograd takes the first input of a Function that writes a view for the
-        # view (CopySlices in torch/csrc/autograd/functions/tensor.cpp).
+        # Inputs of the Function. Written tensors come first: autograd takes the first input of a Function that writes a view for that view
+        # (CopySlices in torch/csrc/autograd/functions/tensor.cpp).
         self.inputs = sorted(self.args, key=lambda a: self.args.index(a) not in operator.writes or is_list(a["type"]))
         self.lists = [a["name"] for a in self.args if is_list(a["type"])]
         self.result_lists = [i for i, r in enumerate(operator.results) if is_list(r["type"])]
@@ -238,7 +238,7 @@ class Function:
             one = n in targets and is_tensor(a["type"])
             out.append("None" if not one else f"d_{n}" if a["type"] == "Tensor" else f"d_{n} if n_{n} else None")
             if len(self.outputs) == 1 and is_tensor(a["type"]) and self.args.index(a) in self.operator.writes:
-                # Of a written view autograd would take None for a gradient of zeros of all that it is a view of.
+                # For a written view, autograd would take None for a gradient of zeros of the view's whole base.
                 lines.append(f"old = {out[k]}")
                 out[k] = f"zeros(ctx, 0) if old is None and ctx.needs_input_grad[{k}] else old"
         if self.result_lists:

@@ -44,7 +44,7 @@ def install_python(overload):
 
 
 def _keep_strides(overload):
-    """Its arguments have the strides of eager mode, or what its tags say."""
+    """Makes Inductor give the operator its arguments with the strides of eager mode, or as its tags say."""
     tag = _torch.get_layout_constraint_tag(overload, with_default=True)
     lowering.add_layout_constraint(overload, lowering.tag_to_layout_constraint(tag))
 
@@ -56,16 +56,16 @@ def _takes_contiguous(operator):
             and not any(k["takes"] for k in operator.declaration["kernels"]))
 
 
-# ---- the caches on disk. Their keys have an operator's name: also what it declares must be the same, and what the operators declare that
-# its formulas call, and so on; which of them the policy turns off; the schema and the rules of an operator with a Python kernel (what the fake
-# function and the gradient do ends up in the program); and this file, which writes the calls.
+# ---- the caches on disk. Their keys have only the names of operators. Added here are the declarations of the operators, and of those that
+# their formulas call, and so on; and the operators that the policy turns off. An operator with a Python kernel adds its schema and its rules,
+# since its fake function and its gradient end up in the program. The files that write the calls are added, too.
 
 _OWN = hashlib.sha256(b"".join(pathlib.Path(__file__).with_name(f"{name}.py").read_bytes() for name in ("inductor", "functionalized", "digest"))).hexdigest()
 
 
 def _declarations(module):
-    """A hash of the declarations of the graph's operators; None: the graph has no Dovetail operator. Raises digest.Unknown where the rules of one
-    have no hash."""
+    """Returns a hash of the declarations of the graph's operators. None: the graph has no Dovetail operator. Raises digest.Unknown if the rules of
+    an operator have no hash."""
     found, described = {}, {}
     graphs = [m for m in module.modules() if isinstance(m, torch.fx.GraphModule)] if module is not None else []
     for node in (n for g in graphs for n in g.graph.nodes):
@@ -83,7 +83,7 @@ def _declarations(module):
 
 
 def _rules(overload, found):
-    """What an operator that a rule calls has in the key."""
+    """Adds the declaration of an operator that a rule calls to found. Returns its schema and rules for the key, or None."""
     _collect(overload.name(), found)
     rules = short.rules(overload)
     return rules and [str(overload._schema), rules]
@@ -108,7 +108,7 @@ def _add_declarations(details, module, *args, **kwargs):
 
 
 class _NoKey:
-    """In a key, it keeps the program out of the caches."""
+    """Part of a key that keeps the program out of the caches."""
 
     def __init__(self, why):
         self.why = why
@@ -142,11 +142,11 @@ class _Lowering:
         return (_Direct if direct else _TorchsCall).create(self.operator.overload, *args, **kwargs)
 
 
-# ---- arguments that are read, and lie in memory that the same call writes. Inductor removes copies (`clone`, `contiguous`, equal computations),
-# since its graph has no writes when it does so, and then lets operators write in place. Here the copies come back.
+# ---- read arguments in memory that the same call writes. Inductor removes copies (`clone`, `contiguous`, equal computations) while its graph
+# has no writes, and lets operators write in place afterwards. _apart() makes the copies again.
 
 def _apart(overload, args, kwargs):
-    """Returns the arguments, each read one that may overlap a written one replaced by a copy, in lists too."""
+    """Returns the arguments, with a copy in the place of each read tensor that may overlap a written one, in lists too."""
     arguments = overload._schema.arguments
     if not any(_is_written(a) for a in arguments):
         return args, kwargs
@@ -174,7 +174,7 @@ def _tensors(value):
 
 
 class _Memory:
-    """The buffer of a tensor in Inductor's graph, and where in it the elements are. The tensor is computed if it is not yet."""
+    """Buffer of a tensor in Inductor's graph, with the offset, sizes and strides of the elements. The constructor realizes the tensor."""
 
     def __init__(self, x):
         x = ir.ExternKernel.realize_input(x)
@@ -210,6 +210,7 @@ class _Memory:
 
 
 def _copy(x):
+    """Returns a copy of a tensor, with the same order of strides."""
     strides = x.get_stride()
     copy = ir.ExternKernel.copy_input(x)
     return ir.ExternKernel.require_stride_order(copy, ir.get_stride_order(strides, V.graph.sizevars.shape_env))
@@ -218,7 +219,7 @@ def _copy(x):
 # ---- the offset of a view, which torch has no lowering for
 
 def _storage_offset(x):
-    """A number, or the expression of a symbol."""
+    """Returns the offset: a number, or the expression of a symbol."""
     offset = V.graph.current_node.meta["val"]
     return offset.node.expr if isinstance(offset, torch.SymInt) else offset
 

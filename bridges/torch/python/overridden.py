@@ -41,7 +41,7 @@ class Own(torch.library.Library):
 
 
 def begin():
-    """Called before a library, or an operator in Python that functions of torch must know, is registered."""
+    """Notes the earlier kernels before the first registration: of a library, or of an operator in Python that functions of torch must know."""
     if private.registered():
         look()
 

@@ -245,6 +245,7 @@ python_kernels = Feature(
     "torch.library._keep_alive", "torch._C._dispatch_has_kernel_for_dispatch_key", "torch._C._dispatch_key_for_device",
     "torch.jit._builtins._register_builtin", "torch._C._dynamo.eval_frame.get_eval_frame_callback")
 def _derives_from_its_global(feature):
+    """Raises Lacking unless make_autograd_impl() takes the base class of its Function from its global `autograd`."""
     import torch
     if "autograd" not in feature.make_autograd_impl.__code__.co_names or torch.autograd is not feature.make_autograd_impl.__globals__["autograd"]:
         raise Lacking("torch._library.autograd.make_autograd_impl has another form")

@@ -1,8 +1,8 @@
 """Gradients of dovetail.custom_op under torch.func's transforms.
 
 torch.library.custom_op runs an operator's backward by an autograd.Function without a static setup_context, which torch.func refuses. As for
-declared operators (autograd.py), what is needed there is a Function of one level: the dispatcher already visits each level of a transform.
-torch's own maker of the Autograd kernel is used, with such a Function as the base.
+declared operators (autograd.py), a Function of one level is needed there, since the dispatcher already visits each level of a transform. So
+torch's own maker of the Autograd kernel runs here with such a Function as the base class.
 """
 import contextlib
 import threading
@@ -20,7 +20,7 @@ _now = threading.local()  # .modes: of the call whose Function runs forward
 
 
 class _OneLevel(torch.autograd.Function):
-    """Runs at the current level of torch.func's transforms, and the operator itself at those below."""
+    """Function that runs at the current level of torch.func's transforms; the operator itself runs at the levels below."""
 
     @classmethod
     def apply(cls, *args):
@@ -32,7 +32,7 @@ class _OneLevel(torch.autograd.Function):
 
 
 class _Below:
-    """The overload, as torch's Autograd kernel uses it: redispatch() restores the modes that a Function turns off for its own level."""
+    """Wrapper of an overload for torch's Autograd kernel. redispatch() restores the modes that a Function turns off for its own level."""
 
     def __init__(self, overload):
         self.overload = overload
@@ -53,7 +53,7 @@ class _Below:
 
 
 def refuse_tangents(op, values, result):
-    """Raises where a tangent would be lost: torch's operators in Python have no forward mode."""
+    """Raises NotImplementedError if a tangent would be lost: torch's operators in Python have no forward mode."""
     schema = op._opoverload._schema
     made = (result, *(v for a, v in zip(schema.arguments, values) if a.alias_info is not None and a.alias_info.is_write))
     if any(x.is_floating_point() or x.is_complex() for x in _tensors(made)):
@@ -72,7 +72,7 @@ def _tensors(value):
 
 
 def install(op):
-    """Registers the Autograd kernel of a torch.library.CustomOpDef, which it may use before register_autograd is called."""
+    """Registers an Autograd kernel for a torch.library.CustomOpDef, also before register_autograd is called."""
     if not _torch:
         return
     theirs = _torch.make_autograd_impl

@@ -1,4 +1,4 @@
-"""What the schema of one overload in torch says, of an operator that is declared or written in Python."""
+"""Schema of one overload in torch: of a declared operator, or of one written in Python."""
 from .types import default_of
 
 
@@ -14,7 +14,7 @@ class Schema:
         self.alias = [_alias_of(r, self.arguments) for r in self.returns]  # for each return, the argument that it is: Tensor(a!)
 
     def bind(self, args, kwargs):
-        """All arguments in the schema's order: the dispatcher leaves out those that equal their defaults."""
+        """Returns all arguments in the schema's order, with the defaults of those that the dispatcher left out."""
         values = list(args)
         for i in range(len(args), len(self.names)):
             name = self.names[i]
@@ -27,16 +27,17 @@ class Schema:
                              **{a.name: v for a, v in zip(self.arguments, values) if a.kwarg_only})
 
     def fake(self, /, *args, **kwargs):
-        """What a fake function gives. A declared operator has another."""
+        """Returns fake results. A declared operator overrides this."""
         return self.overload(*args, **kwargs)
 
     @staticmethod
     def returned(results):
-        """A list of results as an operator returns them."""
+        """Returns the value that an operator with these results returns: None, the only result, or a tuple."""
         return None if not results else results[0] if len(results) == 1 else tuple(results)
 
 
 def _alias_of(result, arguments):
+    """Returns the index of the written argument that a result is; None: the result is new."""
     if result.alias_info is None or not result.alias_info.is_write:
         return None
     return next((i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.before_set & result.alias_info.before_set), None)

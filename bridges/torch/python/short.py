@@ -77,13 +77,13 @@ _registered = {}  # "ns::name" -> rules that dovetail.torch.library registered f
 
 
 def register_rule(op, kind, *functions):
-    """Notes a rule of an operator, for the keys of caches."""
+    """Records a rule of an operator, for the keys of caches."""
     if not isinstance(op, torch.library.CustomOpDef):
         _registered.setdefault(op if isinstance(op, str) else op._name, {})[kind] = functions
 
 
 def rules(overload):
-    """Returns what torch does with an operator that has a Python kernel, apart from the kernel itself: functions, tags. None: another operator."""
+    """Returns the functions and tags of an operator with a Python kernel, without the kernel itself. None: the operator has no Python kernel."""
     if overload._name not in _all:
         return None
     made = _torch.OPDEFS.get(overload._name)

@@ -42,7 +42,7 @@ def from_number(kind, n, index=-1):
 
 
 def type_text(t):
-    """A torch type as a schema writes it: "Tensor?", "int[]"."""
+    """Returns a torch type as a schema writes it: "Tensor?", "int[]"."""
     text = str(t)
     for form, suffix in (("Optional[", "?"), ("List[", "[]")):
         if text.startswith(form):

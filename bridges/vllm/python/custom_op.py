@@ -36,7 +36,7 @@ def _is_device(name):
 
 
 def _check(words):
-    """Raises where an element of custom_ops is not one word. dovetail.policy, which splits a text into words, checks the rest."""
+    """Raises ValueError if an element of custom_ops is not one word. dovetail.policy, which splits a text into words, checks the rest."""
     for word in () if isinstance(words, str) else words:
         if not word or any(c.isspace() or c in ",\0" for c in word):
             raise ValueError(f"CompilationConfig: custom_ops: expected words such as all, none, +name or -name, found {word!r}")
@@ -200,7 +200,7 @@ class CustomOp(torch.nn.Module):
 
     @classmethod
     def _policy_name(cls):
-        """The name that the policy knows: for a class that is made in the place of another, that one's."""
+        """Returns the name in the policy. A class that is made in the place of another one has the name of that class."""
         replaced = next((r for r, layer in CustomOp.op_registry_oot.items() if layer is cls), None)
         found = next((n for n, layer in CustomOp.op_registry.items() if layer.__name__ == replaced), None)
         return found or getattr(cls, "name", cls.__name__)

@@ -1,7 +1,7 @@
 """Names of layers that a program registers in vLLM in the place of vLLM's own.
 
 vLLM's CustomOp.register_oot gives such a class the name of the class that it replaces ("SiluAndMul"), so that the words of custom_ops
-("+silu_and_mul") have no effect on it. Once a library of Dovetail is loaded, such a class keeps the name that the words have. Classes of vLLM
+("+silu_and_mul") have no effect on it. Once a library of Dovetail is loaded, such a class keeps the name in these words. Classes of vLLM
 and of its platforms (packages whose names begin with vllm) are left alone.
 """
 import warnings
@@ -12,6 +12,7 @@ _done = False
 
 
 def install():
+    """Replaces vLLM's CustomOp.register_oot, once."""
     global _done
     if _done:
         return
@@ -37,12 +38,13 @@ def install():
 
 
 def policy_name(layer, replaced):
-    """The name in words of custom_ops of the class that a layer replaces; None: it has none."""
+    """Returns the name, in words of custom_ops, of the class that a layer replaces; None: it has none."""
     registered = custom_op.op_registry.items()
     return next((n for n, c in registered if c.__name__ == replaced), next((n for n, c in registered if c in layer.__mro__), None))
 
 
 def warn_of_main(layer):
+    """Warns of a layer from __main__, which is not registered in processes that vLLM spawns."""
     if layer.__module__ == "__main__":
         warnings.warn(f"{layer.__qualname__} is registered in vLLM from __main__: processes that vLLM spawns run vLLM's own layer in its place, unless "
                       "it is registered outside of `if __name__ == \"__main__\":`. A plugin of vLLM (entry point group vllm.general_plugins) "

@@ -38,15 +38,15 @@ def install(operator, library):
 
 
 def install_written(operator, library):
-    """For torch.func.functionalize: an operator that writes and returns no argument, declared or the Schema of one in Python. library: of its
-    namespace."""
+    """Lets torch.func.functionalize take an operator that writes and returns no argument. operator: a declared one, or the Schema of one in Python.
+    library: a library of its namespace."""
     rule = _Writes(operator, library)
     rule.twin  # now: graphs that were saved may hold it
     _while_inside.add(rule)
 
 
 def give_rule(overload, rule):
-    """Registers what functionalization calls for an overload while a graph is made: rule(mode, *args, **kwargs). DTensor and other subclasses that
+    """Registers the rule of functionalization for an overload while a graph is made: rule(mode, *args, **kwargs). DTensor and other subclasses that
     contain tensors come first, as for torch's own operators."""
     def run(mode, /, *args, **kwargs):
         if any(hasattr(type(x), "__tensor_flatten__") for v in (*args, *kwargs.values()) for x in (v if isinstance(v, (list, tuple)) else (v,))):

@@ -1,11 +1,11 @@
 """The placements that DTensor may use for the tensors of an operator, from its contract.
 
 `parallel(b, *s)`: sharded along such a dim in all tensors that have it, results alike. `sum(k)`: inputs sharded along k give partial sums.
-Both only if the contract does not use the dim's size elsewhere, since a shard's size differs. Replicating everything is always right, and
-all that is known of an operator written in Python. Written arguments keep their placement: DTensor would write to a redistributed copy.
+Both only if the contract does not use the dim's size elsewhere, since a shard's size differs. Replicating everything is always right;
+for an operator written in Python nothing else is known to be. Written arguments keep their placement: DTensor would write to a redistributed copy.
 
-DTensor leaves keyword arguments where they lie, knows nothing of lists among them, and returns the first argument of an operator whose
-name ends in "_"; that of torch 2.10 refuses operators that return nothing. So an operator with keyword-only tensors or lists, with out=, without
+DTensor does not move keyword arguments and does not see lists among them. For an operator whose name ends in "_" it returns the first
+argument. In torch 2.10 it refuses operators that return nothing. So an operator with keyword-only tensors or lists, with out=, without
 results, or with a result that is an argument is called through a positional form, `dovetail_dtensor::ns_name_positional`: all arguments by
 position, new tensors as results (an empty one where there is none), and the operator itself as its kernel.
 
@@ -66,7 +66,7 @@ def _register():
 
 
 class _Strategy(Schema):
-    """What DTensor asks about one overload. operator: the declared operator, None for one written in Python; out: the names of the arguments
+    """Strategy of one overload, which DTensor calls for its valid placements. operator: the declared operator, None for one written in Python; out: the names of the arguments
     that take its results."""
 
     def __init__(self, overload, operator=None, out=()):
@@ -97,8 +97,8 @@ class _Strategy(Schema):
         _torch.sharding_propagator.register_op_strategy(overload, self, self.info(overload))
 
     def info(self, overload):
-        """What DTensor's cache has in its key: every argument from the first on that is not a tensor (an absent tensor before that would not
-        count), and all that are given by keyword."""
+        """Returns which arguments DTensor's cache has in its key: from the first one that is not a required tensor on (an absent tensor before it
+        would not count), and all that are given by keyword."""
         first = next((i for i, a in enumerate(self.arguments) if str(a.type) != "Tensor"), len(self.arguments))
         keywords = [a.name for a in overload._schema.arguments if a.kwarg_only]
         return _torch.RuntimeSchemaInfo(first, keywords or None, needs_pytree=True)
@@ -117,7 +117,7 @@ class _Strategy(Schema):
     # ---- the positional form
 
     def handle(self, overload, args, kwargs):
-        """DTensor's handler of the overload."""
+        """Handles a call of the overload in the place of DTensor: calls the positional form."""
         propagator = _torch.sharding_propagator
         if overload in propagator.op_strategy_funcs or overload in getattr(propagator, "op_single_dim_strategy_funcs", ()):
             _torch._custom_op_handlers.pop(overload)  # the program has registered another strategy
@@ -132,6 +132,7 @@ class _Strategy(Schema):
         return self.returned([next(fresh) if alias is None else values[alias] for alias in self.alias])
 
     def define(self):
+        """Defines the positional form, with the overload as its kernel and fake function, and registers this strategy for it."""
         arguments = ", ".join(f"{_type_text(a, i in self.writes and f'(w{i}!)')} {a.name}" for i, a in enumerate(self.arguments)
                               if i not in self.generators)
         name = self.overload._schema.name.replace("::", "_") + "_" + self.overload._overloadname + "_positional"
@@ -162,7 +163,8 @@ class _Strategy(Schema):
 
     @contextlib.contextmanager
     def randomness(self, values):
-        """As DTensor around its own operators with random numbers: shards draw different numbers, replicas the same."""
+        """Makes shards draw different random numbers and replicas the same, as DTensor does for its own operators. A generator in values becomes
+        None."""
         first = next((x for v in values for x in _leaves(v) if isinstance(x, _torch.DTensor)), None)
         if not self.is_random or first is None:
             yield
@@ -206,7 +208,7 @@ class _Strategy(Schema):
         return _torch.OpStrategy(fitting)
 
     def check_out(self, given):
-        """DTensor cannot resize."""
+        """Raises RuntimeError if a tensor given for a result has another shape or dtype, since DTensor cannot resize."""
         made = self.operator.contract.infer([_meta(given[self.arguments[i].name]) for i in self.inputs]) if self.operator.contract else ()
         for name, result in zip(self.out, made):
             meta = given[name].strategies[0].output_spec.tensor_meta
@@ -225,7 +227,7 @@ class _Strategy(Schema):
                 yield outs, [results[a.name] if a.name in results else next(ins) for a in self.arguments]
 
     def declared(self, values):
-        """The same of the operator's own results and arguments, from its contract. values: its arguments, with strategies for tensors."""
+        """Yields the placements of the operator's own results and arguments, from its contract. values: its arguments, with strategies for tensors."""
         from torch.distributed.tensor import Partial, Replicate, Shard
         operator = self.operator
         n = len(operator.arguments)
@@ -257,7 +259,7 @@ class _Strategy(Schema):
 
 
 def _type_text(argument, written):
-    """An argument's type as a schema writes it, with the annotation of a written argument. torch does not tell SymInt from int."""
+    """Returns an argument's type as a schema writes it, with the annotation of a written argument. torch does not tell SymInt from int."""
     text = type_text(argument.type)
     for theirs, schemas in (("number", "Scalar"), ("int", "SymInt"), ("Tensor", "Tensor" + (written or ""))):
         if text.startswith(theirs):

@@ -106,7 +106,7 @@ def test_same(tmp_path, runtime):
 
 
 def test_a_binary_without_a_note(tmp_path, runtime):
-    """As a header made it that knew no digest: it is checked as it was then."""
+    """A binary of an older header, without a note for the digest, is checked as before."""
     include = tmp_path / "include"
     shutil.copytree(ROOT / "include", include)
     header = include / "dovetail_op.h"

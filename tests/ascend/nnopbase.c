@@ -1,6 +1,6 @@
-/* The functions of CANN's libnnopbase.so that the libraries of packages call, made by CANN's tools (test_packages.py): each
- * prints what it is given, one word for each place of a node. The names, orders and lengths are those of the libraries; nothing
- * of CANN is here. */
+/* Stub of CANN's libnnopbase.so for the libraries that CANN's tools made for packages (test_packages.py). Each function prints
+ * its arguments, one word for each position in a node. Names, orders and lengths are those that the libraries use; the file
+ * contains nothing of CANN. */
 #include "stand_in.h"
 
 #include <stdio.h>

@@ -32,8 +32,9 @@ STAND_IN bool stand_in_failed(void);    /* has it failed? */
 STAND_IN void stand_in_expect(void *stream);        /* launches on another stream are faults; NULL: any */
 STAND_IN void stand_in_capture(bool on);            /* all streams are being captured */
 STAND_IN void *stand_in_memory(const void *device); /* where the CPU may look at device memory; NULL: not device memory */
-STAND_IN const void *stand_in_address(const struct aclTensor *t);                           /* on the device */
-STAND_IN const struct aclTensor *stand_in_element(const struct aclTensorList *l, size_t i); /* NULL: no more */
+STAND_IN const void *stand_in_address(const struct aclTensor *t); /* returns the address on the device */
+STAND_IN const struct aclTensor *stand_in_element(
+    const struct aclTensorList *l, size_t i); /* returns the i-th tensor; NULL: i is past the end */
 STAND_IN const int64_t *stand_in_ints(const struct aclIntArray *a, size_t *n);
 
 /* ---- for the libraries of operators ---- */

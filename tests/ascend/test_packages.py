@@ -1,6 +1,6 @@
-"""DV_ACLNN with real packages of operators from PyPI, made by CANN's tools: fbgemm-ascend and ops-rec. From each header aclnn_*.h a declaration is made,
-whose call goes through the package's own libcust_opapi.so to libnnopbase.so. In the place of that one, nnopbase.c prints each input, attribute and output with
-its index in the node. ops-rec's libraries need more of CANN when they are loaded: its headers alone are compared. Runs in the environment of make test-ascend."""
+"""DV_ACLNN with real packages of operators from PyPI, made by CANN's tools: fbgemm-ascend and ops-rec. Each header aclnn_*.h gives a declaration,
+whose call goes through the package's libcust_opapi.so to libnnopbase.so. nnopbase.c replaces that library: it prints each input, attribute and output
+with its index in the node. ops-rec's libraries need more of CANN when they are loaded: its headers alone are compared. Runs in the environment of make test-ascend."""
 import collections
 import importlib.util
 import os
@@ -100,7 +100,7 @@ Header = collections.namedtuple("Header", "name, parameters, function, library")
 
 @pytest.fixture(scope="module")
 def headers():
-    """Every header of the two packages."""
+    """Returns every header of the two packages."""
     if not PACKAGES.exists():
         folder = PACKAGES.with_name("packages.part")
         download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "--python-version", "3.11", "--platform",
@@ -129,14 +129,14 @@ TYPES = {"aclTensor": ("Tensor", "const dv_tensor *"), "aclTensorList": ("Tensor
 
 
 def is_output(h, i):
-    """CANN's generator puts outputs last, behind the attributes."""
+    """True if parameter i is an output: CANN's generator puts outputs last, after the attributes."""
     numbers = [k for k, (type, _) in enumerate(h.parameters) if not type.startswith("aclTensor")]
     name = h.parameters[i][1]
     return i > numbers[-1] if numbers else bool(re.search("(^out|Out)(Optional)?$", name))
 
 
 def declaration(h):
-    """The operator, as an author would declare it: the empty list, which stands for the generator's order. A list as output is a written argument."""
+    """Returns the declaration that an author would write. An empty list of names stands for the generator's order. An output list is a written argument."""
     fields, args, results, dims, made, order = [], [], [], [], [], []
     lists = any(type == "aclTensorList" and is_output(h, i) for i, (type, _) in enumerate(h.parameters))
     for i, (type, name) in enumerate(h.parameters):
@@ -177,14 +177,14 @@ def folder(headers, tmp_path_factory):
 
 
 def test_every_header_has_a_declaration(folder, headers):
-    """dovetail build has checked each list against its schema; the library has each function."""
+    """The library has the functions of each declaration, whose lists `dovetail build` has checked against the schema."""
     for h in headers:
         symbols = subprocess.run(["nm", "-D", "--defined-only", h.library], capture_output=True, text=True, check=True).stdout.split()
         assert {h.function, f"{h.function}GetWorkspaceSize"} <= set(symbols)
 
 
 def calls(folder, library, headers):
-    """Runs each operator twice, with its optional tensors and without: the lines of each call."""
+    """Runs each operator twice, with its optional tensors and without. Returns the lines of each call."""
     env = {**os.environ, "ASCEND_HOME_PATH": str(CANN), "ASCEND_CUSTOM_OPP_PATH": ":".join(sorted({str(h.library.parents[2]) for h in headers})),
            "LD_LIBRARY_PATH": f"{folder}:{CANN}/lib64"}
     done = subprocess.run(["./main", library, *(f"packages::{h.name}" for h in headers)], cwd=folder, env=env, capture_output=True, text=True, timeout=300)
@@ -215,7 +215,7 @@ def test_two_that_are_exchanged_are_found(folder, headers, a, b):
 
 
 def check(h, lines):
-    """What reached the node: each input, attribute and output of the header, in its place."""
+    """Each input, attribute and output of the header reaches its position in the node."""
     words = [line.split(" ") for line in lines]  # a text may have spaces
     of = lambda kind: [w[1:] for w in words if w[0] == kind]
     given, results = {}, iter(w[0] for w in of("result"))

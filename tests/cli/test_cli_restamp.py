@@ -1,4 +1,4 @@
-"""The digest that a binary carries, and what the usual tools do to it: strip, objcopy, patchelf, auditwheel."""
+"""The digest in a binary after the usual tools have changed the binary: strip, objcopy, patchelf, auditwheel."""
 import os
 import re
 import shutil
@@ -12,7 +12,7 @@ import pytest
 
 
 def tool(name):
-    """Found on PATH or beside this Python."""
+    """Returns the path of a tool that is on PATH or beside this Python."""
     path = shutil.which(name) or shutil.which(name, path=os.path.dirname(sys.executable))
     return path or pytest.skip(f"needs {name}")
 
@@ -91,7 +91,7 @@ def test_auditwheel_repair(project, tmp_path):
 
 
 def test_restamp_files(project):
-    """In place, in one step; the mode and a link stay; another kind of file is left unchanged."""
+    """--restamp replaces a file in one step. Its mode and a link stay; another kind of file is left unchanged."""
     project("build", "-g")
     path = project.folder / "my_ops.so"
     whole = path.read_bytes()
@@ -132,7 +132,7 @@ def test_restamp_on_a_folder_that_cannot_be_written(project):
 
 
 def test_a_plain_compiler_s_binary(project):
-    """It has the note, empty: it loads, and --restamp gives it a digest."""
+    """The note of such a binary is empty: the binary loads, and --restamp gives it a digest."""
     include = re.search(r"-I (\S+)", project("build", "-v").err)[1]
     subprocess.run(["cc", "-std=c11", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{include}", "my_ops.c", "-o", "my_ops.so"], cwd=project.folder, check=True)
     before = (project.folder / "my_ops.so").read_bytes()

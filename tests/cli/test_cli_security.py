@@ -1,4 +1,4 @@
-"""What another user, a signal or a full disk can do to a build. With two real users where the tests run as root."""
+"""Effects of another user, a signal or a full disk on a build. With two real users where the tests run as root."""
 import contextlib
 import ctypes
 import fcntl
@@ -20,7 +20,7 @@ two_users = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as t
 
 @pytest.fixture
 def place():
-    """A folder directly in /tmp, which any user may enter: pytest's own folders are closed."""
+    """Makes a folder directly in /tmp, which any user may enter: pytest's own folders are closed."""
     folder = pathlib.Path(tempfile.mkdtemp(dir="/tmp", prefix="dovetail-security-"))
     folder.chmod(0o755)
     d = Dovetail(folder)
@@ -44,7 +44,7 @@ def folder_of(place, name, mode, owner=0):
 
 
 class Nobody:
-    """A function that runs as another user, in a child process: this Python may lie where that user cannot start it."""
+    """A function that runs as another user in a child process, since that user may be unable to start this Python."""
 
     def __init__(self, function, *arguments):
         reader, writer = os.pipe()
@@ -216,7 +216,7 @@ def built(place, **env):
 @pytest.mark.parametrize("suffix", [".so", ".made", ".deps", ".lock"])
 @pytest.mark.parametrize("how", ["owner", "mode"])
 def test_another_users_file_among_builds_that_are_kept(place, suffix, how):
-    """Such as from a time when others could write to the folder. Its content is right, so only the owner and the mode tell."""
+    """Such a file may be from a time when others could write to the folder. Its content is right: only its owner or its mode is not."""
     binary = built(place)
     file, = (place.folder / "cache").glob(f"*{suffix}")
     if how == "owner":
@@ -277,7 +277,7 @@ SLOW = {
 
 
 def sleepers(folder):
-    """Processes whose current folder is this one, but this process."""
+    """Returns the processes whose current folder is this one, without this process."""
     found = []
     for p in pathlib.Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -382,7 +382,7 @@ def test_a_full_disk(place, kilobytes):
 
 @two_users
 def test_a_project_on_a_full_disk(place):
-    """Nothing is left of it."""
+    """A project that does not fit leaves no file."""
     with mounted(place, "size=24k") as disk:
         assert "No space left" in place("new", str(disk / "my_ops"), code=1).err
         assert not list(disk.iterdir())
@@ -430,7 +430,7 @@ def test_the_mode_follows_the_umask(place, mask, mode):
 
 
 def test_two_builds_where_others_may_write(place):
-    """The same output, by copies: every look at it sees a whole binary."""
+    """Both builds replace the same output by copies: a reader always sees a complete binary."""
     shared = place.folder / "shared"
     shared.mkdir()
     shared.chmod(0o777)

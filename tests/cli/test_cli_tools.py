@@ -72,7 +72,7 @@ def run(folder, *command, code=0, **env):
 
 
 def program(folder, *flags):
-    """A C program that loads t.so and calls its operator."""
+    """Builds a C program that loads t.so and calls its operator."""
     folder.write("program/main.c", PROGRAM)
     flags = [*flags, f"-I{ROOT}/include", f"-L{BUILD}/lib", f"-Wl,-rpath,{BUILD}/lib"]
     run(folder, "cc", *flags, "program/main.c", "-o", "program/main", "-ldovetail", "-lm")
@@ -168,7 +168,7 @@ def test_debug_information_of_optimized_code(folder):
 
 @pytest.fixture
 def archive(folder):
-    """libfoo.a with two(), and libbar.a that libfoo.a needs."""
+    """Makes libfoo.a with two(), and libbar.a that libfoo.a needs."""
     folder.write("t.c", kernel("two() * x[i]", "float two(void);"))
     for name, text in (("foo", "float one(void); float two(void) { return one() + 1; }"), ("bar", "float one(void) { return 1; }")):
         folder.write(f"lib/{name}.c", text)
@@ -208,7 +208,7 @@ def test_a_static_library_that_changes_is_built_again(archive):
 
 @pytest.fixture
 def needy(dovetail):
-    """A source that builds only with a macro, a header's folder and a library."""
+    """Makes a source that builds only with a macro, a header's folder and a library."""
     dovetail.write("inc/own.h", "float two(void);\n")
     dovetail.write("lib/two.c", "float two(void);\nfloat two(void) { return 2; }\n")
     run(dovetail, "cc", "-fPIC", "-c", "lib/two.c", "-o", "lib/two.o")

@@ -543,7 +543,7 @@ static void test_allocations(void **state) /* each in turn, each time with conte
 
 /* ---- The digest ---------------------------------------------------------------------------------------------------------- */
 
-/* Values of the reference implementation (xxhash 4.1.0 of PyPI) for the bytes 1, 8, 15, ... */
+/* Compares with values of the reference implementation (xxhash 4.1.0 of PyPI) for the bytes 1, 8, 15, ... */
 static void test_xxh64(void **state)
 {
     static const struct {
@@ -566,7 +566,7 @@ static void test_xxh64(void **state)
     }
 }
 
-/* The content of good.so with its digest. *at: where that is. */
+/* Returns the content of good.so with its digest. *at: offset of the digest. */
 static unsigned char *take_stamped(size_t *size, uint64_t *at)
 {
     unsigned char *data = take("good.so", size), stamp[DV__STAMP];
@@ -581,7 +581,8 @@ static int check_all(const unsigned char *data, size_t size)
     return status ? status : dv__digest_check(data, "damaged.so");
 }
 
-/* Is a byte of the file one that the loader reads: in a segment or a program header? Not: what locates the sections. */
+/* True if the loader reads a byte of the file: it is in a segment or a program header. Fields that locate the sections are not.
+ */
 static bool is_loaded(const unsigned char *data, size_t at)
 {
     Elf64_Ehdr head;
@@ -598,7 +599,7 @@ static bool is_loaded(const unsigned char *data, size_t at)
     return at < head.e_phoff + head.e_phnum * sizeof(Elf64_Phdr);
 }
 
-/* Opens a damaged content in a child process. True if it was loaded; a signal or 20 s of processor time fail the test. */
+/* Opens damaged content in a child process. Returns true if it was loaded. A signal or 20 s of CPU time fail the test. */
 static bool opens(const unsigned char *data, size_t size, const char *how_damaged, unsigned number)
 {
     int how;
@@ -613,7 +614,7 @@ static bool opens(const unsigned char *data, size_t size, const char *how_damage
     return WEXITSTATUS(how) == 0;
 }
 
-/* Each byte that is loaded, one bit or all of them flipped: refused, the note and its digest included. */
+/* Flips one bit or all bits of each loaded byte, the note and its digest included: the binary is refused. */
 static void test_each_loaded_byte(void **state)
 {
     uint64_t at;
@@ -635,17 +636,17 @@ static void test_each_loaded_byte(void **state)
     }
     assert_true(loaded > 2000);
     assert_int_equal(check_all(good, size), DV_OK);
-    memset(good + at, 0, DV__STAMP); /* a binary that has no digest is checked as before */
+    memset(good + at, 0, DV__STAMP); /* an empty note: the binary has no digest, and loads */
     assert_int_equal(check_all(good, size), DV_OK);
-    good[at - 24] ^= 1; /* its note is damaged all the same */
+    good[at - 24] ^= 1; /* a damaged note is refused, even if it is empty */
     assert_int_equal(check_all(good, size), DV_EBINARY);
     assert_non_null(strstr(dv_last_error(), "damaged.so: not a usable operator binary: damaged: the note"));
-    memset(good + at - 24, 0, 24 + DV__STAMP); /* zeros over all of it: no note is found, but the segment of notes is none */
+    memset(good + at - 24, 0, 24 + DV__STAMP); /* the whole note is zeros: none is found, but the note segment is invalid */
     assert_int_equal(check_all(good, size), DV_EBINARY);
     free(good);
 }
 
-/* Bytes that are not loaded: refused for what the sections say, or harmless. */
+/* Changes bytes that are not loaded: the binary is refused because of its sections, or loads unchanged. */
 static void test_other_bytes(void **state)
 {
     uint64_t at;
@@ -664,8 +665,8 @@ static void test_other_bytes(void **state)
     free(good);
 }
 
-/* Damage as disks and copies do it: flipped bits, blocks of zeros, of other content and of noise, bytes that are lost or added.
- * What is loaded is as it was, or the binary is refused: never a signal, never an endless load. */
+/* Damages the file as disks and copies do: flipped bits, blocks of zeros, of other content and of noise, lost or added bytes. The
+ * loaded content is unchanged, or the binary is refused: never a signal, never an endless load. */
 static void test_damage(void **state)
 {
     uint64_t at, random = 20261127;

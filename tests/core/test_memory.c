@@ -1,5 +1,5 @@
-/* Every allocation of many uses of the library failed in turn: DV_ENOMEM, nothing leaks. The shipped operators are used, whose
- * declarations are long. */
+/* Failure of each allocation in turn, in many uses of the library: the status is DV_ENOMEM and nothing leaks. The operators are
+ * the shipped ones, whose declarations are long. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -96,7 +96,8 @@ static int run_gradient(void *site)
 static void tell(void *user, const dv_row_report *row) { (void)user, (void)row; }
 static int explain_site(void *site) { return dv_explain(dv_site_operator(site), dv_site_args(site), nargs_of(site), tell, NULL); }
 
-/* Operators with lists of tensors, cases, views, decompositions and gradients whose formulas call operators that return lists. */
+/* Uses operators with lists of tensors, cases, views, decompositions and gradients whose formulas call operators with list
+ * results. */
 static void sites(void **state)
 {
     (void)state;
@@ -128,7 +129,7 @@ static void sites(void **state)
     }
 }
 
-/* Nothing is known of the arguments, or tensors are there of which nothing is known. */
+/* Returns arguments of which nothing is known; if `tensors`, only that the tensors are present. */
 static const dv_value *unknown_arguments(dv_operator *op, bool tensors)
 {
     static dv_value args[ROOM];
@@ -211,7 +212,7 @@ static int load(void *path)
     return status;
 }
 
-/* Contracts of every kind: cases, lists, shapes of written tensors. */
+/* Loads contracts of every kind: cases, lists, shapes of written tensors. */
 static void loads(void **state)
 {
     (void)state;

@@ -195,8 +195,8 @@ static void nothing_given(void **state)
     dv_free(NULL);
 }
 
-/* X(call): each pointer of each public function NULL in turn, where it may not be; at the end strings and lists without data.
- * DV_EINVAL, and the message says what is NULL. */
+/* X(call): calls with each pointer of each public function NULL in turn, where NULL is not allowed. At the end: strings and lists
+ * without data. The status is DV_EINVAL, and the message names the NULL pointer. */
 /* clang-format off */
 #define REFUSED(X) \
     X(dv_dtype_parse("f32", NULL)) \

@@ -1,4 +1,4 @@
-/* Long texts: twice the text takes no more than about twice the time, or it is refused with DV_ELIMIT. */
+/* Time for long texts: a text of twice the length takes no more than about twice the time, or is refused with DV_ELIMIT. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static void put(const char *s)
     size += n;
 }
 
-/* Before, n parts with their number in the place of #, separated, and after. */
+/* Returns `before`, n copies of `part` with their number in the place of #, separated, and `after`. */
 static const char *repeat(const char *before, const char *part, const char *separator, int n, const char *after)
 {
     size = 0;
@@ -43,7 +43,7 @@ static const char *repeat(const char *before, const char *part, const char *sepa
     return text;
 }
 
-/* ---- What is done with a text ---- */
+/* ---- Uses of a text ---- */
 
 static int define_with(const char *schema, const char *tags)
 {
@@ -181,13 +181,13 @@ static double seconds(int (*use)(const char *), const char *value, int *status)
     return best;
 }
 
-/* n grows until it takes 20 ms; twice that may take 3 times as long, and a bit. What is quadratic takes 4 times. A row that is
- * slow by chance is measured again. */
+/* Checks how the time grows. n grows until a use takes 20 ms; then twice that n may take a little more than 3 times as long.
+ * Quadratic time would be 4 times as long. A row that is slow by chance is measured again. */
 static void check_row(const struct row *r)
 {
     enum { LONGEST = 1 << 17 };
     const bool slowed = DV__SANITIZED ||
-        getenv("UNDER_QEMU"); /* which slow some steps more than others: only the status counts */
+        getenv("UNDER_QEMU"); /* these slow some steps more than others: only the status counts */
     double before = 0, took = 0;
     for (int attempt = 0; attempt < 4; attempt++) {
         bool grows = false;

@@ -65,7 +65,7 @@ def tests(document):
 
 
 def folders(document):
-    """Name -> the folder of the test."""
+    """Returns a dict: name of a test -> its folder."""
     return {name: folder for name, (_, folder) in _tests(document).items()}
 
 

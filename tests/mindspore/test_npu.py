@@ -1,5 +1,5 @@
 """MindSpore's tensors on an NPU, in eager mode. MindSpore's wheel for the CPU has none: here its tensors lie in the memory of the stand-in for CANN
-(tests/ascend), which a CPU cannot touch, and say that they are on Ascend:0. Kernels run late, on the stand-in's streams."""
+(tests/ascend), which a CPU cannot access, and report the device Ascend:0. Kernels run late, on the stand-in's streams."""
 import importlib.metadata
 import os
 import pathlib

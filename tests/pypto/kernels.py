@@ -1,7 +1,7 @@
 """Small kernels in PyPTO of document 004's two operators: the indexer, and the attention over the chosen keys. They run on the CPU, where PyPTO verifies
 its kernels. Each is called from an operator of dovetail.custom_op, and compared with Dovetail's own operator. Prints the distances as JSON.
 
-A process of its own: PyPTO replaces os.environ, and compiles its calculator in each process."""
+The program is a separate process, since PyPTO replaces os.environ, and compiles its calculator in each process."""
 import json
 import os
 import sys
@@ -19,7 +19,7 @@ HEADS, KEYS, DIM, CHOSEN, SCALE = 16, 32, 64, 8, 0.125
 
 
 def set_data(tensors):
-    """As PyPTO's own, with results that are written in place of ones that are compared."""
+    """Verifies as PyPTO's own function does, but writes the results instead of comparing them."""
     BuildOnlineManager().build_and_load_calculator()
     pypto_impl.SetVerifyData(entry._pto_to_tensor_data(tensors), [], entry._pto_verify_datas.get_data())
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.quick
 
 
 class Code:
-    """Stands for any argument: runs `code`, then gives `value`."""
+    """Argument of any type: runs `code` when it is converted, then gives `value`."""
 
     def __init__(self, code, value=1):
         self.code, self.value = code, value
@@ -76,7 +76,7 @@ def test_strides_and_dtypes_are_those_of_the_beginning(ops):
 
 
 def test_another_argument_changes_the_array(ops):
-    """By DLPack, in a list, and before the array's place."""
+    """The changing argument comes by DLPack, in a list, and before the array."""
     y = f32(3, 4).copy()
     assert ops.optional_sum(Dlpack(assign(y, (12,)), f32(2)), y) == 1202 and y.shape == (12,)
     y = f32(3, 4).copy()
@@ -132,7 +132,7 @@ def test_lists_change(ops):
 
 
 def test_another_thread_assigns_shapes(ops):
-    """Long enough for some hundred assignments during calls, in kernels that let other threads run and in others."""
+    """Runs long enough for some hundred assignments during calls, in kernels that release the GIL and in others."""
     y = np.ones(1 << 12, "f4")
     stop = False
     shapes = [(64, 64), (1 << 12,), (2,) * 12, (1, 4, 1024)]
@@ -201,7 +201,7 @@ class Mine(Exception):
 
 
 def attribute(name):
-    """An object whose attribute raises."""
+    """Returns a function that makes an object whose attribute raises."""
     return lambda code: type("Odd", (), {name: property(lambda self: code())})()
 
 
@@ -234,7 +234,7 @@ def truth(code):
 
 
 def shown(code):
-    """str() of an object from a framework's module."""
+    """Returns an object from a framework's module whose str() runs `code`."""
     return type("dtype", (), {"__module__": "numpy", "__str__": lambda self: code()})()
 
 
@@ -306,7 +306,7 @@ def test_no_cause_where_nothing_was_raised(ops):
 
 
 def test_what_a_description_raises(ops):
-    """repr() of a wrong argument, for the message: an ordinary error is left out, an interrupt arrives."""
+    """repr() of a wrong argument, for the message: an ordinary exception is dropped, an interrupt is raised."""
     def text(error):
         def code(self):
             raise error

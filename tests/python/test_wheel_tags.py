@@ -38,7 +38,7 @@ def prepend(project, text):
 
 
 def build(project, hook="wheel", **env):
-    """(tag, messages) of the project's wheel; auditwheel's own verdict is the same."""
+    """Builds the project's wheel. Returns (tag, messages); auditwheel must find the same tag."""
     out = project / "dist"
     out.mkdir(exist_ok=True)
     done = subprocess.run([sys.executable, "-m", "dovetail.backend", hook, out], cwd=project, env={**os.environ, **env}, capture_output=True, text=True)

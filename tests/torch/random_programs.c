@@ -1,5 +1,5 @@
-/* The declared operators of test_random_programs.py. Each gives another result where an argument that it reads lies in memory
- * that it writes. */
+/* Declared operators of test_random_programs.py. The result of each one changes if an argument that it reads lies in memory that
+ * it writes. */
 #include <dovetail_op.h>
 
 struct rev {

@@ -127,7 +127,7 @@ def written_by_torch_before(ops, x):
 
 
 def inputs(f, offset):
-    """(what they lie in, a tensor for each parameter): two views of one buffer, `offset` elements behind its start."""
+    """Returns (buffer, a tensor for each parameter): two views of one buffer, `offset` elements after its start."""
     buffer = torch.arange(60.0)
     return buffer, [buffer[offset + k * 24:][:24].view(6, 4) for k in range(f.__code__.co_argcount - 1)]
 
@@ -152,7 +152,7 @@ def test_as_in_eager_mode(dynamic):
 
 
 def test_no_copies_of_apart_views():
-    """What is read and what is written lie in one buffer, apart: nothing is copied."""
+    """The read and the written view are disjoint parts of one buffer: nothing is copied."""
     from torch._inductor.utils import run_and_get_code
 
     def f(x):

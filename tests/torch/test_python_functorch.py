@@ -77,7 +77,7 @@ PLAIN = {"scale": lambda x: x * 2.0, "sin": torch.sin, "triple": lambda x: x * 3
 
 
 def outside(f):
-    """A gradient through the result of a transform, after it has ended."""
+    """Returns a gradient through the result of a transform, taken after the transform has ended."""
     x = X.clone().requires_grad_()
     value, backward = vjp(f, x)
     return torch.autograd.grad(backward(torch.ones(3))[0].sum() + value.sum(), x, allow_unused=True)

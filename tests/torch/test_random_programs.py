@@ -72,7 +72,7 @@ Variable = collections.namedtuple("Variable", "name values clone_of", defaults=(
 
 
 def _elements(x):
-    """The addresses of a tensor's elements."""
+    """Returns the addresses of a tensor's elements."""
     index = torch.zeros((), dtype=torch.int64)
     for dim, (n, s) in enumerate(zip(x.shape, x.stride())):
         index = index.unsqueeze(-1) + torch.arange(n) * s
@@ -80,14 +80,14 @@ def _elements(x):
 
 
 def _apart(written, read):
-    """True if no written tensor overlaps itself or another one."""
+    """True if no written tensor overlaps itself, another written tensor or a read one."""
     all_written = torch.cat([_elements(x) for x in written])
     seen = set(all_written.tolist())
     return len(seen) == len(all_written) and not any(seen & set(_elements(x).tolist()) for x in read)
 
 
 class Program:
-    """A function of one to three tensors and its text. inputs(size) makes them; `buffers` are what they lie in."""
+    """A function of one to three tensors and its text. inputs(size) makes the tensors, which are views of `buffers`."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -148,7 +148,7 @@ class Program:
         return f"v{self.names}"
 
     def expression(self, text, *variables, clone_of=None):
-        """A statement `name = text`, in which {0}, {1} are variables."""
+        """Adds a statement `name = text`, in which {0}, {1} are variables."""
         values = [eval(text.format(*("abc"[:len(variables)])), {"torch": torch}, dict(zip("abc", at))) for at in self.at(variables)]
         if any(v.numel() == 0 or v.abs().max() > 1e5 for v in values):
             raise ValueError
@@ -203,7 +203,7 @@ class Program:
             self.statement("{0}.zero_()", x)
 
     def call(self, written=None, read=None):
-        """A call of an operator; of written and read variables, if they are given."""
+        """Adds a call of an operator; with the written and read variables, if they are given."""
         x = written or self.draw()
         same = [v for v in self.variables if [t.shape for t in v.values] == [t.shape for t in x.values]]
         y = read or self.random.choice(same)
@@ -236,7 +236,7 @@ class Program:
         self.called += 1
 
     def hazard(self):
-        """A clone of a variable and a call that writes the variable."""
+        """Adds a clone of a variable and a call that writes the variable."""
         x = self.draw()
         if self.random.random() < 0.5:
             x = self.view(x)
@@ -244,7 +244,7 @@ class Program:
         self.call(x, y) if self.random.random() < 0.8 else self.call(y, x)
 
     def part(self):
-        """A view with an offset, and a call that writes it."""
+        """Adds a view with an offset and a call that writes it."""
         x = self.view()
         if not x.values[0].storage_offset():
             raise ValueError
@@ -267,7 +267,7 @@ class Program:
                 self.hazards.add(HAZARDS[2])
 
     def end(self):
-        """What it returns: some variables as they are, some as new tensors."""
+        """Adds the return statement: some variables as they are, some as new tensors."""
         last = [v for v in self.variables if v.name not in self.arguments]
         chosen = self.random.sample(last, min(len(last), self.random.randint(1, 3))) or self.variables[:1]
         self.lines.append(f"return [{', '.join(v.name + self.random.choice(('', ' * 1', ' + 1')) for v in chosen)}]")
@@ -276,7 +276,7 @@ class Program:
 # ---- comparison
 
 def run(f, programs, size):
-    """What f([the inputs of each program]) gives, as lists of numbers: its results, and the buffers afterwards."""
+    """Runs f([the inputs of each program]). Returns its results and the buffers afterwards, as lists of numbers."""
     made = [p.inputs(size) for p in programs]
     with torch.no_grad():
         results = f([views for _, views in made])
@@ -288,7 +288,7 @@ def together(programs):
 
 
 def wrong(programs, dynamic):
-    """The programs that differ from eager mode, with the difference. They are compiled together, and one by one if that is wrong."""
+    """Returns the programs that differ from eager mode, with the difference. They are compiled together, and one by one if that is wrong."""
     torch._dynamo.reset()
     compiled = torch.compile(together(programs), fullgraph=True, dynamic=dynamic)
     found = []
@@ -316,7 +316,7 @@ def check(seeds, batch=10):
 
 @pytest.fixture(autouse=True)
 def cheap():
-    """Compiled for a small machine: what is tested is the order of reads and writes, and not the speed."""
+    """Makes compilation cheap: the tests are about the order of reads and writes, not about speed."""
     with torch._inductor.config.patch(fx_graph_cache=False), torch._functorch.config.patch(enable_autograd_cache=False):
         yield
 

@@ -296,7 +296,7 @@ def written_of_a_square(mesh, P):
 
 
 def python_operators():
-    """Operators in Python: all that is known of them is that replicas are right."""
+    """Operators in Python, for which only replicas are known to be right."""
     import dovetail
 
     @dovetail.custom_op("sharded_py::plus", mutates_args=())
@@ -316,7 +316,7 @@ def python_operators():
 
 
 def some_call(choice, r):
-    """A call chosen by random: its operator, arguments and keyword arguments. r(*shape) makes a tensor."""
+    """Returns a random call: its operator, arguments and keyword arguments. r(*shape) makes a tensor."""
     m, k, n = choice([1, 2, 3, 4, 5, 8]), choice([1, 2, 4, 6]), choice([2, 3, 4])
     s = choice([(m,), (m, k), (m, k, n)])
     ours, py = torch.ops.sharded, torch.ops.sharded_py

@@ -420,8 +420,8 @@ DV__PRINTF(3, 4) static inline int dv_error(dv_context *ctx, int status, const c
     va_end(args);
     return status;
 }
-/* Returns a status that a compiler sees is not 0: what a function sets only where it does not fail is not taken for
- * uninitialized. */
+/* Returns a status that the compiler knows is not 0. So it does not warn of variables that a function sets only if it does not
+ * fail. */
 DV_INLINE int dv__not_ok(int status) { return status ? status : DV_EKERNEL; }
 #define dv_error(...) dv__not_ok(dv_error(__VA_ARGS__))
 

@@ -120,7 +120,7 @@ static void whole(check_job *job)
         job->result->unmade = true;
         check_not(job,
             "the kernel refused %lld of %u cases, and no case reached the loop in line %d: facts on contents, such as "
-            "sorted(offsets) or ids.values < n, would say what it takes",
+            "sorted(offsets) or ids.values < n, would declare which it accepts",
             (long long)refused, job->result->cases, (int)loop);
     }
     snprintf(words, sizeof words, "lines that no case reached: %s", lines);

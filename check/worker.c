@@ -628,14 +628,13 @@ static void go_through_cases(check_job *job)
     r->unmade = r->outcome == CHECK_PASS && (!r->cases || r->refused == r->cases || only_empty);
     if (r->unmade && r->refused < r->cases && only_empty)
         check_not(job,
-            "the kernel refused each of the %u cases in which no tensor is empty: %s; facts on contents, such as sorted(offsets) "
-            "or "
-            "ids.values < n, would say which it takes",
+            "the kernel refused each of the %u cases in which no tensor is empty: %s; facts on contents, such as "
+            "sorted(offsets) or ids.values < n, would declare which it accepts",
             r->full, r->note);
     else if (r->unmade && r->cases)
         check_not(job,
-            "the kernel refused all %u cases: %s; a fact on the contents of a tensor, such as x.values > 0, would say which it "
-            "takes",
+            "the kernel refused all %u cases: %s; a fact on the contents of a tensor, such as x.values > 0, would "
+            "declare which it accepts",
             r->cases, r->note);
     else if (r->outcome == CHECK_PASS && plan->n && (all_dropped || (r->unmade && *r->dropped))) {
         r->unmade = false;

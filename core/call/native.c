@@ -324,7 +324,7 @@ int dv__run_native(dv__call *c)
         return dv_fail(DV_ENATIVE, "%s: the host runs its native form on %s", c->op->name, dv_device_name(c->device.type));
     if (depth >= MAX_DEPTH)
         return dv_fail(
-            DV_ELIMIT, "%s: native forms call each other more than %d deep: is there a circle?", c->op->name, MAX_DEPTH);
+            DV_ELIMIT, "%s: decompositions call each other more than %d deep: is there a cycle?", c->op->name, MAX_DEPTH);
     depth++;
     const int status = run(&ev);
     depth--;

@@ -1,5 +1,4 @@
-/* Operators that call themselves without end: DV_ELIMIT with a message, in any thread, on any stack, and calls work afterwards.
- */
+/* Operators that call themselves without end: DV_ELIMIT with a message, in any thread and on any stack. Calls work afterwards. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +13,7 @@
 #include "base/sanitized.h"
 #include "dovetail.h"
 
-/* n nested calls; n < 0: without end. */
+/* Operator that makes n nested calls; n < 0: without end. */
 struct rec {
     const dv_tensor *x;
     int64_t n;
@@ -30,7 +29,7 @@ static int rec_run(dv_context *c, const struct rec *a)
 DV_OPERATOR(rec, struct rec, (x, n, out), .schema = "rec(Tensor x, int n) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T",
     .kernels = DV_KERNELS(DV_KERNEL(struct rec, "cpu", "f32", rec_run)));
 
-/* Two operators in turn. */
+/* Two operators that call each other. */
 static int ping_run(dv_context *c, const struct rec *a)
 {
     struct rec q = { a->x, a->n - 1, a->out };
@@ -46,7 +45,7 @@ DV_OPERATOR(ping, struct rec, (x, n, out), .schema = "ping(Tensor x, int n) -> T
 DV_OPERATOR(pong, struct rec, (x, n, out), .schema = "pong(Tensor x, int n) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T",
     .kernels = DV_KERNELS(DV_KERNEL(struct rec, "cpu", "f32", pong_run)));
 
-/* From each chunk of a loop, in whichever thread it runs. */
+/* Operator that calls itself from each chunk of a loop, in whichever thread the chunk runs. */
 struct chunk {
     dv_context *c;
     const struct rec *a;
@@ -72,7 +71,7 @@ static int loop_run(dv_context *c, const struct rec *a)
 DV_OPERATOR(loop, struct rec, (x, n, out), .schema = "loop(Tensor x, int n) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T",
     .kernels = DV_KERNELS(DV_KERNEL(struct rec, "cpu", "f32", loop_run)));
 
-/* A kernel calls an operator whose decomposition calls the kernel's operator. */
+/* Calls an operator whose decomposition calls the kernel's operator. */
 static int under_run(dv_context *c, const struct rec *a)
 {
     struct rec q = { a->x, a->n - 1, a->out };
@@ -106,10 +105,10 @@ static int call(const char *name, int64_t n)
 static const char *const names[] = { "tn::rec", "tn::ping", "tn::loop", "tn::under", "tn::composed" };
 enum { NAMES = sizeof names / sizeof *names };
 
-/* Decompositions have a smaller limit of their own. */
+/* True if the message is that of a limit; decompositions have their own, smaller one. */
 static bool is_limit(const char *message)
 {
-    return strstr(message, "calls are nested") || strstr(message, "native forms call each other more than");
+    return strstr(message, "calls are nested") || strstr(message, "decompositions call each other more than");
 }
 
 static void expect_limit(const char *name)
@@ -149,7 +148,7 @@ static void *in_thread(void *with_all)
     return NULL;
 }
 
-/* A kernel that calls its operator, on stacks from one that has room for little more than one call. */
+/* Runs a kernel that calls its operator on stacks of growing size; the first has space for little more than one call. */
 static void stacks_of_any_size(void **state)
 {
     (void)state;

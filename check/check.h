@@ -724,7 +724,7 @@ typedef struct check_job {
     const check_property *property;
     uint64_t seed, last_seed; /* first and last seed of the contents */
     uint32_t cases;           /* how many to try */
-    double seconds;           /* of processor time, for all cases of a seed */
+    double seconds;           /* processor time for all cases of a seed */
     int again_ms;             /* processor time in ms after which a repeated case counts as endless; 0: an eighth of --case-ms */
     check_result *result;     /* shared with the child */
     check_how how;            /* set by a property: how failures from now on are reproduced */
@@ -801,7 +801,7 @@ void check_dependence(check_job *job, const check_case *c);
 
 /* Cause of the end of a contained process. */
 enum check_end_cause {
-    CHECK_ENDED_ITSELF,         /* it exited, or a signal ended it: see `status` */
+    CHECK_ENDED_ITSELF,         /* the child exited, or a signal ended it: see `status` */
     CHECK_ENDED_WAITING,        /* killed: it slept for longer than its patience */
     CHECK_ENDED_STOPPED,        /* killed: it was stopped for that long */
     CHECK_ENDED_LOOPING,        /* killed: it used more processor time than check_result.limit_ms */

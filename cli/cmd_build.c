@@ -313,7 +313,7 @@ static bool is_for_linker(const char *argument)
     for (size_t i = 0; *argument != '-' && i < sizeof endings / sizeof *endings; i++)
         if (ends_with(argument, endings[i]) || (i == 2 && strstr(argument, ".so.")))
             return true;
-    if (!strcmp(argument, "-lineinfo")) /* of nvcc */
+    if (!strcmp(argument, "-lineinfo")) /* option of nvcc */
         return false;
     return begins_with(argument, "-l") || begins_with(argument, "-L") || begins_with(argument, "-Wl,") ||
         !strcmp(argument, "-Xlinker");
@@ -1241,7 +1241,7 @@ static int publish(build *b)
 static void print_result(const build *b)
 {
     const char *out = b->cached ? b->cache.binary : b->out;
-    char *left = b->json.data ? describe_left(b, false) : NULL; /* it was built, not found */
+    char *left = b->json.data ? describe_left(b, false) : NULL; /* the binary was built, not found in the cache */
     if (left)
         cli_note("%s", left);
     free(left);
@@ -1249,7 +1249,7 @@ static void print_result(const build *b)
         cli_text t = { 0 };
         cli_adds(&t, "{\"ok\": true, \"out\": ");
         cli_add_json(&t, out);
-        if (b->json.data) { /* it was built, not found */
+        if (b->json.data) { /* the binary was built, not found in the cache */
             cli_addf(
                 &t, ", \"bytes\": %lld, \"seconds\": %.4f, %s, \"messages\": ", (long long)b->size, b->seconds, b->json.data);
             cli_add_json(&t, b->messages.data ? b->messages.data : "");

@@ -19,8 +19,8 @@ typedef struct code_function {
     bool vectors;  /* a loop has instructions of AVX or later */
     bool legacy;   /* a loop has instructions of SSE */
     bool stores;   /* a loop writes memory by general registers */
-    bool external; /* it calls another binary */
-    bool opaque;   /* it cannot be decoded */
+    bool external; /* the function calls another binary */
+    bool opaque;   /* the function cannot be decoded, or calls through a pointer that is set later */
 } code_function;
 
 enum { CODE_SEGMENTS = 16 };
@@ -28,7 +28,7 @@ struct cli_code {
     struct {
         const uint8_t *start, *end;
         bool executable;
-    } segments[CODE_SEGMENTS]; /* of the loaded binary */
+    } segments[CODE_SEGMENTS]; /* segments of the loaded binary */
     size_t nsegments;
     const uint8_t *table;     /* .eh_frame_hdr */
     code_function *functions; /* by address */
@@ -57,7 +57,7 @@ typedef struct code_instruction {
     uint8_t opcode, modrm; /* modrm: 0xC0 where there is none */
     bool on_stack;         /* its memory operand is on the stack, at a constant distance */
     const uint8_t *memory; /* the address of a memory operand that is relative to the instruction; NULL: none */
-    const uint8_t *target; /* of a direct branch or call; NULL: none */
+    const uint8_t *target; /* target of a direct branch or call; NULL: none */
 } code_instruction;
 
 /* True if the opcode has a ModRM byte. */
@@ -286,7 +286,7 @@ static void code_add_slot(const cli_code *c, code_function *f, const uint8_t *sl
     if (code_is_code(c, value))
         code_add_callee(c, f, value);
     f->external |= value && !code_is_code(c, value);
-    f->opaque |= !value; /* it is known later */
+    f->opaque |= !value; /* the pointer is set later */
 }
 
 static bool code_is_slot_branch(const code_instruction *in)

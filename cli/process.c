@@ -386,7 +386,7 @@ bool cli_find_program(const char *name)
 /* ---- Temporary folders --------------------------------------------------------------------------------------------------- */
 
 #define TEMP_PREFIX ".dovetail-build-"
-enum { MAX_DEPTH = 16 }; /* of folders that a compiler makes in a temporary folder */
+enum { MAX_DEPTH = 16 }; /* levels of folders that a compiler makes in a temporary folder */
 
 /* Opens a file or folder of this user by its name in a folder, without following a link. -1: none, or another user owns it. */
 static int open_own(int folder, const char *name, struct stat *s)
@@ -612,7 +612,7 @@ int cli_write_file(const char *path, const char *data, size_t size)
     char *in = slash ? cli_format("%.*s", slash == path ? 1 : (int)(slash - path), path) : cli_format(".");
     const int folder = cli_open_folder(in), content = memfd_create("dovetail", MFD_CLOEXEC);
     const mode_t mask = umask(0);
-    struct stat s = { .st_mode = S_IFREG | (0666 & ~mask) }; /* of the file that is there already, or of a new one */
+    struct stat s = { .st_mode = S_IFREG | (0666 & ~mask) }; /* mode of the existing file, or of a new one */
     umask(mask);
     int error = folder < 0 || content < 0 ? errno : 0;
     if (!error && fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW) && errno != ENOENT)

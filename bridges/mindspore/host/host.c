@@ -18,7 +18,7 @@ static bool only_cpu; /* this MindSpore is built for nothing else: tensors need 
 static PyObject *data_ptr, *strides_of, *dtype_text, *device_text, *shape_text, *file_text, *name_text, *back_text, *wait_for_all,
     *wait_for_device, *tracing, *wants_gradients;                      /* functions of MindSpore */
 static PyObject *from_numpy, *from_bytes, *empty, *as_strided, *types; /* types: the module */
-static PyObject *in_graph_text;                                        /* of dovetail.mindspore */
+static PyObject *in_graph_text;                                        /* function of dovetail.mindspore */
 
 static struct {
     PyObject *type; /* a reference; equal types are the same object */

@@ -19,7 +19,7 @@ _MAX_BYTES = 1 << 22  # of a tensor or an array
 
 
 class Unknown(Exception):
-    """The value has no text that is the same in every process."""
+    """Raised for a value that has no text that is equal in every process."""
 
 
 def describe(value, operator=None):

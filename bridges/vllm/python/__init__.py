@@ -11,7 +11,7 @@ OFFERS = frozenset()
 
 
 def attach(library):
-    """vLLM calls operators as torch does, so dovetail.torch does the work. Layers that call them keep their names: names.py."""
+    """Lets layers that call operators keep their names (names.py). dovetail.torch does the rest, since vLLM calls operators as torch does."""
     from dovetail.torch import _when_imported
     _when_imported("vllm.model_executor.custom_op", _keep_names)
 

@@ -217,7 +217,7 @@ class CustomOp(torch.nn.Module):
 
     @classmethod
     def register(cls, name, dynamic_arg_dims=None):
-        """dynamic_arg_dims: vLLM's hint for compiling forward_native. Here all dims are dynamic."""
+        """Registers a layer under a name. dynamic_arg_dims: vLLM's hint for compiling forward_native, not used: all dims are dynamic here."""
         def decorator(layer):
             if not (isinstance(layer, type) and issubclass(layer, CustomOp)):
                 raise TypeError(f"CustomOp.register: {name!r}: expected a class derived from CustomOp, found {layer!r}")

@@ -43,7 +43,7 @@ def install_python(overload):
 
 
 def retire(strategies):
-    """Takes back what install() or install_python() returned."""
+    """Removes the strategies that install() or install_python() returned."""
     for strategy in strategies:
         if strategy in _waiting:
             _waiting.remove(strategy)
@@ -66,8 +66,8 @@ def _register():
 
 
 class _Strategy(Schema):
-    """Strategy of one overload, which DTensor calls for its valid placements. operator: the declared operator, None for one written in Python; out: the names of the arguments
-    that take its results."""
+    """Strategy of one overload, which DTensor calls for its valid placements. operator: the declared operator, None for one written in Python.
+    out: the names of the arguments that take its results."""
 
     def __init__(self, overload, operator=None, out=()):
         super().__init__(overload)

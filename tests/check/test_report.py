@@ -94,7 +94,7 @@ DV_LIBRARY(at_a_place, &dv_op_f);
     ("i >= 5 && x[i] != x[i]", 6, r" with NaN at \[\d, \d\]", r"gives NaN \(there x is NaN\)"),
     ("i > 2345", 2346, "( |$)", r"\(there x is \d[\d.e-]*\)$")])
 def test_the_smallest_size_and_what_is_there_are_named(check, tmp_path, wrong, least, case, message):
-    """Of tensors too large to be listed: where they have NaN, and the argument's element beside the wrong one."""
+    """For tensors that are too large to be listed, the report names where they have NaN, and the argument's element beside the wrong one."""
     (tmp_path / "f.c").write_text(AT_A_PLACE.replace("WRONG", f"({wrong})"))
     result, = check(tmp_path / "f.c", "--only", "values")["results"]
     found = re.match(r"x: f32\[(\d+), (\d+)\]" + case, result["case"])
@@ -306,7 +306,7 @@ DV_LIBRARY(at_a_line, &dv_op_f);
 @pytest.mark.parametrize("wrong", ["((float *)a->out->data)[dv_numel(a->x)] = 1;", "memset(a->out->data, 0, (size_t)dv_numel(a->x) * 4 + 4);",
                                    "__builtin_trap();", "for (;;) __asm__ volatile(\"\");"])
 def test_the_line_of_a_fault_is_named(check, tmp_path, wrong):
-    """Of the operator's file, also where a function of the C library meets the fault, or a loop has no end."""
+    """The line is in the operator's file, also if a function of the C library meets the fault or a loop has no end."""
     (tmp_path / "f.c").write_text(AT_A_LINE.replace("WRONG", wrong))
     report = check(tmp_path / "f.c", "--only", "runs,memory", "--case-ms", 100)
     failed = [r for r in report["results"] if r["result"] == "fail"]

@@ -43,7 +43,7 @@ def test_rows(document):
 
 @pytest.mark.parametrize("document", FOUND)
 def test_where_each_row_runs(document):
-    """A stand-in has tests of its own folders; what is not there yet runs nowhere."""
+    """The places of a row fit the folders of its tests. Only a row that runs nowhere has a reason."""
     folder = rows.folders(document)
     for row in FOUND[document]:
         there = {folder[t] for t in row.tests}

@@ -139,7 +139,7 @@ def plain(which):
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("how", ["functionalize", "aot_eager", "inductor"])
 def test_written_arguments(ops, how, which):
-    """In torch.func.functionalize, and twice in one program as a nested region."""
+    """Operators that write run in torch.func.functionalize, and twice in one program as a nested region."""
     f, twice = written(ops)[which], how != "functionalize"
     d, e = torch.arange(3.0), torch.arange(3.0)
     expected = plain(which)(e, X) + (plain(which)(e, X) if twice else 0)

@@ -406,7 +406,7 @@ def random_operators(mesh, P):
 
 @check
 def strategies_of_the_program(mesh, P):
-    """A strategy that the program registers comes before ours."""
+    """A strategy that the program registers comes before Dovetail's."""
     from torch.distributed.tensor.experimental import register_sharding
     x = torch.randn(4)
     a, = shards(mesh, [x], [P.Shard(0)])

@@ -159,7 +159,7 @@ def test_another_class_in_its_place(norm):
 
 
 def test_calls_of_register_oot(norm):
-    """As vLLM's own method: by its keywords, by position, for a class that derives from another one."""
+    """register_oot takes what vLLM's own method takes: keywords, positions, a class that derives from another one."""
     class Other(CustomOp):
         def forward_native(self, x):
             return "native of other", x

@@ -162,7 +162,7 @@ def cases(names):
 
 
 class Run:
-    """A check in a session of its own, whose processes are known by a variable of their environment."""
+    """A check in its own session, whose processes are found by a variable of their environment."""
 
     def __init__(self, folder, name, *words, container=(), **options):
         self.mark = f"DOVETAIL_HOSTILE={uuid.uuid4()}"
@@ -184,7 +184,7 @@ class Run:
                                         stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ | {key: value, "TMPDIR": str(self.temporary)}, **options)
 
     def processes(self):
-        """All that are alive but the command."""
+        """Returns the ids of the live processes of the check, without the command."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             try:
@@ -195,7 +195,7 @@ class Run:
         return found
 
     def end(self, seconds):
-        """Its exit status and report. Nothing of it may be left."""
+        """Returns the exit status and the report. Fails if a process or a file is left."""
         try:
             out, err = self.process.communicate(timeout=seconds)
             left = self.processes()
@@ -237,11 +237,11 @@ def test_a_signal_ends_it(tmp_path, name):
 
 @pytest.mark.parametrize("name", cases(ALL))
 def test_kill_leaves_nothing(tmp_path, name):
-    """Nothing outlives the command that cannot be told either, unless it killed the supervisor."""
+    """SIGKILL of the command: nothing outlives it, unless the kernel killed the supervisor."""
     run = Run(tmp_path, name)
     time.sleep(1)
     run.process.kill()
-    run.process.communicate()
+    run.process.wait()
     end = time.monotonic() + 5
     while (left := run.processes()) and time.monotonic() < end:
         time.sleep(0.05)
@@ -253,7 +253,7 @@ def test_kill_leaves_nothing(tmp_path, name):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("words", [[], ["nohup"], ["setsid", "--wait"], ["sh", "-c", 'exec "$@" &\nwait', "sh"]], ids=["alone", "nohup", "setsid", "background"])
 def test_signals_wherever_it_runs(tmp_path, number, words):
-    """A signal that whoever started it ignores stays ignored; any other ends it."""
+    """A signal that the parent ignores stays ignored; any other ends the check."""
     run = Run(tmp_path, "blocks signals, sleeps a little", "--only", "runs,memory", container=words)
     time.sleep(1)
     ignored = (number == signal.SIGHUP and words == ["nohup"]) or (number == signal.SIGINT and "sh" in words)
@@ -269,7 +269,7 @@ def test_signals_wherever_it_runs(tmp_path, number, words):
 
 
 def parent_is_outside(run, pid):
-    """True of the command itself, whose parent is none of its processes."""
+    """True if a process is the command itself, whose parent is none of the processes of the check."""
     parent = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     try:
         return not pathlib.Path(f"/proc/{parent}/cmdline").read_bytes().startswith(os.fsencode(COMMAND))

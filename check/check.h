@@ -230,6 +230,7 @@ typedef struct check_op {
     char words[CHECK_WORDS][CHECK_WORD]; /* strings to try: words of the kernel's code */
     size_t nwords;
     bool sorted[CHECK_ARGS]; /* by argument: the contract requires sorted elements of the tensor */
+    bool unused[CHECK_ARGS]; /* by argument: the contract says that no result depends on it */
     bool looks_inside;       /* the contract has facts on the elements of tensors */
     check_row *rows;         /* CPU rows; without any, the native form */
     size_t nrows;

@@ -256,8 +256,9 @@ static void supervise(pid_t worker, int checker, int signals, const check_result
         struct pollfd fds[] = { { .fd = signals, .events = POLLIN }, { .fd = checker, .events = POLLIN } };
         struct signalfd_siginfo info;
         poll(fds, 2, POLL_MS);
+        bool ended = false; /* by a signal that the worker sent */
         while (read(signals, &info, sizeof info) > 0)
-            ;
+            ended |= info.ssi_signo != SIGCHLD && info.ssi_pid == (uint32_t)worker;
         if (fds[1].revents) { /* the checker has ended, or wants this to end */
             kill_descendants(NULL, 0, KILL_SECONDS);
             return;
@@ -274,7 +275,7 @@ static void supervise(pid_t worker, int checker, int signals, const check_result
             break;
         if (killed > 0)
             continue;
-        e.cause = watch_poll(&w, r, worker, patience);
+        e.cause = ended ? CHECK_ENDED_PARENT_KILLED : watch_poll(&w, r, worker, patience);
         if (e.cause == CHECK_ENDED_ITSELF && count_threads() > threads + CROWD) {
             const uint32_t alive = count_descendants(NULL, 0);
             e.left = alive > CROWD ? alive : 0;
@@ -309,9 +310,13 @@ _Noreturn static void run_supervisor(int checker, const check_result *r, double 
     prctl(PR_SET_PDEATHSIG, SIGCONT); /* a kernel may have stopped it when the checker dies */
     close_private(checker);
     fcntl(checker, F_SETFL, O_NONBLOCK);
-    sigset_t child;
-    sigemptyset(&child);
-    sigaddset(&child, SIGCHLD);
+    static const int ends[] = { SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGUSR1, SIGSEGV, SIGUSR2,
+        SIGPIPE, SIGALRM, SIGTERM, SIGSYS }; /* those that would end it, if it did not block them */
+    sigset_t awaited;
+    sigemptyset(&awaited);
+    sigaddset(&awaited, SIGCHLD);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        sigaddset(&awaited, ends[i]);
     signal(SIGCHLD, SIG_DFL);
     const pid_t supervisor = getpid(), worker = fork();
     if (!worker) {
@@ -327,7 +332,7 @@ _Noreturn static void run_supervisor(int checker, const check_result *r, double 
         _exit(0);
     }
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* the worker cannot trace it */
-    const int signals = signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC);
+    const int signals = signalfd(-1, &awaited, SFD_NONBLOCK | SFD_CLOEXEC);
     if (worker > 0) {
         supervise(worker, checker, signals, r, patience);
     } else {

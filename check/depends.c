@@ -2,7 +2,8 @@
  * case it may have no influence. Tested are arguments with another accepted value: a number, a flag, a string, or None for an
  * optional tensor. Also tested are a tensor's elements after the first, all together.
  *
- * Not tested are required tensors, since an operator may need only their sizes, and arguments that the contract itself reads. */
+ * Not tested are required tensors, since an operator may need only their sizes, arguments that the contract itself reads, and
+ * those that it calls unused. */
 #include <math.h>
 #include <string.h>
 
@@ -84,13 +85,17 @@ void check_dependence(check_job *job, const check_case *c)
         return;
     for (size_t i = 0; i < c->nargs && job->result->outcome == CHECK_PASS; i++) {
         const dv_slot_info *s = &job->op->slots[i];
+        if (job->op->unused[i])
+            continue;
         if (!matters[i] && is_asked(job->op, c, i) && change(job, c, i, job->result->cases, &changed)) {
             const bool refused = !take(job, &changed, false, 0, &other);
             matters[i] = refused || check_outs_differ(job->op, &found, &other, words, sizeof words);
             any = ++same[i] == ENOUGH && !matters[i];
             if (any)
-                check_fail(job, "ignored argument", "no result depends on argument '%s': in %d cases it is the same with %s",
-                    s->name, ENOUGH, s->type == DV_FIELD_TENSOR ? "None" : "another value");
+                check_fail(job, "ignored argument",
+                    "no result depends on argument '%s': in %d cases it is the same with %s; "
+                    "if that is right, declare unused(%s)",
+                    s->name, ENOUGH, s->type == DV_FIELD_TENSOR ? "None" : "another value", s->name);
         }
         const check_tensor *t = s->type == DV_FIELD_TENSOR ? &c->tensors[c->args[i].first] : NULL;
         if (t && !rest_matters[i] && t->present && check_is_float(t->dtype) && check_numel(t) > 2 && !any &&
@@ -100,8 +105,8 @@ void check_dependence(check_job *job, const check_case *c)
             if (++same_rest[i] == ENOUGH && !rest_matters[i])
                 check_fail(job, "ignored elements",
                     "no result depends on an element of argument '%s' but the first: in %d cases it is the same with other "
-                    "elements",
-                    s->name, ENOUGH);
+                    "elements; if that is right, declare unused(%s)",
+                    s->name, ENOUGH, s->name);
         }
     }
 }

@@ -210,6 +210,14 @@ static void read_names(check_op *op)
     }
 }
 
+static void read_unused(check_op *op)
+{
+    const check_json *unused = check_json_get(op->contract, "unused");
+    for (const check_json *u = unused ? unused->child : NULL; u; u = u->next)
+        for (size_t i = 0; i < op->nargs; i++)
+            op->unused[i] |= !strcmp(u->text, op->slots[i].name);
+}
+
 static double number_or(const check_json *object, const char *key, double otherwise)
 {
     const check_json *j = check_json_get(object, key);
@@ -246,6 +254,7 @@ int check_op_init(check_op *op, dv_operator *o)
     op->atol = number_or(op->contract, "atol", -1);
     op->rounded = number_or(op->contract, "rounded", 0);
     read_names(op);
+    read_unused(op);
     read_steps(op, check_json_get(op->program, "solve"), false);
     read_size_bounds(op);
     op->nbounds = op->nspecial;

@@ -880,12 +880,13 @@ static void attempt_case(check_job *job, const check_case *given)
         look_for_bias(job, &m), measure(&m);
     if (job->result->outcome == CHECK_PASS && !is_no_boolean(job, &found) && job->row->index >= 0)
         check_overlaps(job, c);
-    if (job->result->outcome == CHECK_PASS && job->row->index > 0)
+    const bool no_reference = !has_reference(job->op) && !has_native(job->op);
+    if (job->result->outcome == CHECK_PASS && job->row->index > 0 && no_reference)
         check_dependence(job, c);
-    if (job->result->outcome == CHECK_PASS && job->row->index > 0 && !has_reference(job->op) && !has_native(job->op))
+    if (job->result->outcome == CHECK_PASS && job->row->index > 0 && no_reference)
         check_other_dtypes(job, c);
     compared += m.n && found.size;
-    if (m.n && !has_reference(job->op) && !has_native(job->op))
+    if (m.n && no_reference)
         check_left_out(job, "a reference: values were compared among rows only");
 }
 

@@ -201,6 +201,7 @@ struct dv__contract {
     dv__expr *workspace, *flops, *bytes;
     dv__expr *rtol, *atol, *rounded; /* literals */
     dv__takes *takes;                /* nargs + nreturns */
+    bool *unused;                    /* by argument: no result depends on it (for a tensor: on its elements) */
     int16_t *output_of;              /* for return i its only pattern; -1: none; -2: depends on the case */
     int16_t *case_only;              /* optional tensors with patterns only in some cases: they must be None in the others */
     uint32_t ncase_only;

@@ -481,6 +481,21 @@ static int parse_named(struct parser *p)
     return dv__lexer_expect(&p->lx, ")");
 }
 
+/* Parses "unused(x, y)". */
+static int parse_unused(struct parser *p)
+{
+    dv__lexer_next(&p->lx);
+    dv__lexer_next(&p->lx); /* ( */
+    do {
+        const int slot = find_word(p->c->schema->args, p->c->schema->nargs, p->lx.token);
+        if (slot < 0)
+            return dv__lexer_unexpected(&p->lx, "an argument of the schema in unused()");
+        p->c->unused[slot] = true;
+        dv__lexer_next(&p->lx);
+    } while (dv__lexer_accept(&p->lx, ","));
+    return dv__lexer_expect(&p->lx, ")");
+}
+
 /* T in f32 f64 bf16 */
 static int parse_allowed(struct parser *p)
 {
@@ -609,6 +624,8 @@ static int parse_fact(struct parser *p)
     dv__contract *c = p->c;
     if (at_named(p))
         return parse_named(p);
+    if (next_is(p, "(") && dv__lexer_is(&p->lx, "unused"))
+        return parse_unused(p);
     if (next_is(p, "(") && dv__at_takes(&p->lx)) {
         int status;
         do
@@ -835,7 +852,8 @@ int dv__contract_parse(const char *text, const char *name, const dv__schema *sch
     c->name = dv__arena_strndup(&c->arena, name, strlen(name));
     c->text = dv__arena_strndup(&c->arena, text, strlen(text));
     c->takes = DV__ARENA_ARRAY(&c->arena, dv__takes, schema->nargs + schema->nreturns);
-    if (!c->name || !c->text || !c->takes)
+    c->unused = DV__ARENA_ARRAY(&c->arena, bool, schema->nargs + 1);
+    if (!c->name || !c->text || !c->takes || !c->unused)
         goto fail;
     dv__lexer_init(&p.lx, c->text);
     status = parse_parts(&p);

@@ -187,6 +187,9 @@ void dv__contract_describe(const dv__contract *c, dv__text *to)
         if (c->takes[slot].align_log2)
             dv__text_add(to, "  takes '%s' aligned to %d bytes\n", slot_name(c, slot), 1 << c->takes[slot].align_log2);
     }
+    for (size_t slot = 0; slot < c->schema->nargs; slot++)
+        if (c->unused[slot])
+            dv__text_add(to, "  no result depends on '%s'\n", slot_name(c, slot));
     describe_expr(to, "workspace", c->workspace);
     describe_expr(to, "flops", c->flops);
     describe_expr(to, "bytes", c->bytes);
@@ -419,6 +422,11 @@ void dv__contract_json(const dv__contract *c, dv__text *to)
     json_named(to, "sum", c->sums, c->nsums);
     json_places(to, c);
     json_takes(to, c);
+    dv__text_puts(to, ", \"unused\": [");
+    for (size_t slot = 0; slot < c->schema->nargs; slot++)
+        if (c->unused[slot])
+            dv__json_text(to, NULL, slot_name(c, slot));
+    dv__text_puts(to, "]");
     json_number(to, "rtol", c->rtol);
     json_number(to, "atol", c->atol);
     json_number(to, "rounded", c->rounded);

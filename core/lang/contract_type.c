@@ -318,7 +318,7 @@ static int check_divisor(const struct resolver *r, const dv__expr *e)
 /* A fact that is misspelt looks like a function. */
 static int unknown_function(const struct resolver *r, const dv__expr *e)
 {
-    static const char *const facts[] = { "parallel", "sum", "contiguous", "last_contiguous", "strided", "align" };
+    static const char *const facts[] = { "parallel", "sum", "contiguous", "last_contiguous", "strided", "align", "unused" };
     dv__near near = { .wanted = e->name };
     dv__text all = { 0 };
     char hint[200];

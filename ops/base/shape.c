@@ -132,8 +132,9 @@ static int expand_any(dv_context *ctx, const struct expand *a)
 }
 
 DV_OPERATOR(expand, struct expand, (self, size, implicit, out),
-    .schema = "expand(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor out", .contract = "self[*s]:T -> out[...]:T",
-    .gradient = "self: sum_to_size(grad, self.shape)", .shape = expand_shape, .kernels = ROW(struct expand, expand_any));
+    .schema = "expand(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor out",
+    .contract = "self[*s]:T -> out[...]:T; unused(implicit)", .gradient = "self: sum_to_size(grad, self.shape)",
+    .shape = expand_shape, .kernels = ROW(struct expand, expand_any));
 
 struct unsqueeze {
     const dv_tensor *self;
@@ -609,7 +610,8 @@ struct full_like {
 };
 #define OPTIONS \
     "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None"
-#define LIKE "self[*s]:T -> out[*s]:if(present(dtype), dtype, T); " BASE_NUMBERS BASE_MAYBE_TO "; parallel(*s)"
+#define LIKE \
+    "self[*s]:T -> out[*s]:if(present(dtype), dtype, T); unused(self, pin_memory); " BASE_NUMBERS BASE_MAYBE_TO "; parallel(*s)"
 
 static int zeros_like_any(dv_context *ctx, const struct like *a)
 {
@@ -670,10 +672,10 @@ static int clone_any(dv_context *ctx, const struct clone *a)
 DV_OPERATOR(to_dtype, struct to, (self, dtype, non_blocking, copy, memory_format, out),
     .schema = "to.dtype(Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
               "MemoryFormat? memory_format=None) -> Tensor out",
-    .contract = "self[*s]:T -> out[*s]:dtype; " BASE_NUMBERS BASE_TO "; parallel(*s)", .gradient = "self: type_as(grad, self)",
-    .kernels = ROW(struct to, to_any));
+    .contract = "self[*s]:T -> out[*s]:dtype; unused(non_blocking, copy); " BASE_NUMBERS BASE_TO "; parallel(*s)",
+    .gradient = "self: type_as(grad, self)", .kernels = ROW(struct to, to_any));
 DV_OPERATOR(type_as, struct type_as, (self, other, out), .schema = "type_as(Tensor self, Tensor other) -> Tensor out",
-    .contract = "self[*s]:T, other[...]:U -> out[*s]:U; " BASE_PAIRS,
+    .contract = "self[*s]:T, other[...]:U -> out[*s]:U; unused(other); " BASE_PAIRS,
     .gradient = "self: type_as(grad, self); other: non_differentiable", .kernels = ROW(struct type_as, type_as_any));
 DV_OPERATOR(clone, struct clone, (self, memory_format, out),
     .schema = "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor out", .contract = "self[*s]:T -> out[*s]:T",

@@ -114,6 +114,7 @@ CALLS = {
     "kills its parent": "kill(getppid(), SIGKILL);",
     "stops its parent": "kill(getppid(), SIGSTOP);",
     "terminates its parent": "kill(getppid(), SIGTERM);",
+    "interrupts its parent": "kill(getppid(), SIGINT);",
     "kills its group": "kill(0, SIGKILL);",
     "stops its group": "kill(0, SIGSTOP);",
     "stops itself": "raise(SIGSTOP);",
@@ -153,7 +154,7 @@ LOADS = {
 }
 ENDS = {"waits at its end": "for (;;) pause();", "exits at its end": "_exit(0);", "crashes at its end": "abort();"}
 ALL = {**{k: ("CALL", v) for k, v in CALLS.items()}, **{k: ("LOAD", v) for k, v in LOADS.items()}, **{k: ("END", v) for k, v in ENDS.items()}}
-HEALTHY = {"another folder", "personality", "removes its folder", "no write", "no system call to wait with", "thread that waits", *ENDS}  # may pass
+HEALTHY = {"much memory", "blocks signals at load", "another folder", "personality", "removes its folder", "no write", "no system call to wait with", "thread that waits", *ENDS}  # may pass, some of them because of the processor's speed
 QUICK = {"forks", "daemon", "closes descriptors, waits", "blocks signals, loops", "garbage in shared memory", "kills its parent", "stops its parent", "is traced", "exits at load"}
 
 

@@ -168,7 +168,7 @@ static int accumulate_f64(dv_context *ctx, const struct accumulate *a)
 }
 DV_OPERATOR(accumulate_, struct accumulate, (x, y, mode, lambda),
     .schema = "accumulate_(Tensor(a!) x, Tensor y, str mode=\"sum\", *, str lambda=\"\") -> Tensor(a!)",
-    .contract = "x[*s]:f64, y[*s]:f64; mode in \"sum\" \"most\"",
+    .contract = "x[*s]:f64, y[*s]:f64; mode in \"sum\" \"most\"; unused(lambda)",
     .kernels = DV_KERNELS(DV_KERNEL(struct accumulate, "cpu", NULL, accumulate_f64)));
 struct negate { dv_tensor *x; };
 static int negate_f64(dv_context *ctx, const struct negate *a)
@@ -314,7 +314,7 @@ static int weighed(dv_context *ctx, const struct optional *a)
     return DV_OK;
 }
 DV_OPERATOR(weighed, struct optional, (x, w, dim, out), .schema = "weighed(Tensor x, Tensor? w=None, *, int dim=0) -> Tensor out",
-    .contract = "x[n]:f64, w[n]:f64 -> out[]:f64; sum(n)",
+    .contract = "x[n]:f64, w[n]:f64 -> out[]:f64; sum(n); unused(dim)",
     .gradient = "x: if(present(w), grad * w, grad * ones_like(x)); w: if(present(w), grad * x, None)",
     .kernels = DV_KERNELS(DV_KERNEL(struct optional, "cpu", NULL, weighed)));
 

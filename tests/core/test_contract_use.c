@@ -165,8 +165,15 @@ static void test_takes(void **state)
     (void)state;
     dv__schema *schema;
     dv__contract *c = parse("f(Tensor x, Tensor y) -> Tensor out",
-        "x[n], y[n] -> out[n]:f32; strided(x), align(x, 32); last_contiguous(out)", &schema);
+        "x[n], y[n] -> out[n]:f32; strided(x), align(x, 32); last_contiguous(out); unused(y)", &schema);
     dv__takes takes[3];
+    dv__text json = { 0 }, words = { 0 };
+    dv__contract_json(c, &json);
+    assert_non_null(strstr(json.data, "\"unused\": [\"y\"]"));
+    dv__text_deinit(&json);
+    dv__contract_describe(c, &words);
+    assert_non_null(strstr(words.data, "no result depends on 'y'"));
+    dv__text_deinit(&words);
     assert_int_equal(dv__contract_takes(c, NULL, takes), DV_OK);
     assert_int_equal(takes[0].kind, DV__TAKES_STRIDED);
     assert_int_equal(takes[0].align_log2, 5);

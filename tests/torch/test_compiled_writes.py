@@ -126,6 +126,26 @@ def written_by_torch_before(ops, x):
     return z
 
 
+@case
+def copies_of_a_result(ops, x):
+    """What the operator has written is copied, and written again."""
+    ops.rev(x.clone(), x)
+    y, z, v = x.clone(), x + 0, x.to(torch.float32, copy=True)
+    x[0] = 3
+    ops.rev(v[:2], x[1:3])
+    w = x[1:].clone()
+    x.add_(1)
+    return torch.stack((y, z, v)).sum(0) + w.sum()
+
+
+@case
+def copy_of_a_result_is_the_result(ops, x):
+    ops.rev(x.clone(), x)
+    y = x.clone()
+    x[0] = 3
+    return y
+
+
 def inputs(f, offset):
     """Returns (buffer, a tensor for each parameter): two views of one buffer, `offset` elements after its start."""
     buffer = torch.arange(60.0)

@@ -6,6 +6,8 @@ _y_storage_offset=...). It calls f(y=a view of x), and its result is the new x.
 - The copy of a base is as large as the base's storage up to its end, and has the base's offset. Here it has the base's elements alone.
 - Inductor removes clones. A base that was a clone then becomes what was cloned, which may have another offset.
 """
+import operator
+
 import torch
 from torch.utils import _pytree as pytree
 
@@ -130,10 +132,15 @@ def _forget_offset(graph, target, *_, **__):
 
 
 def _hide(graph, readers):
-    """Hides from a pass the nodes whose memory an operator writes; if `readers`, also the nodes that read that memory."""
+    """Hides from a pass the nodes whose memory an operator writes, and those that read what it has written.
+
+    If `readers`, also those that read the memory before. What an operator has written becomes the memory of its argument, which may be written
+    again: a copy of it is no alias."""
     written = {_storage(x) for node in graph.nodes for x, _ in _tensors(node)} - {None}
+    results = {_storage(node) for node in graph.nodes if node.target is operator.getitem and _tensors(node.args[0])} - {None}
+    read = written | results if readers else results
     for node in graph.nodes if written else ():
-        if isinstance(node.target, torch._ops.OpOverload) and any(_storage(x) in written for x in (node, *(node.all_input_nodes if readers else ()))):
+        if isinstance(node.target, torch._ops.OpOverload) and (_storage(node) in written or any(_storage(x) in read for x in node.all_input_nodes)):
             node.target = _Hidden(node.target)
 
 
@@ -159,6 +166,7 @@ private.Replaced(f"{_COMPILE}.post_grad_passes", before=_start_at_zero, module=_
 private.Replaced(f"{_GRAPH}.GraphLowering.placeholder", after=_forget_offset, module=_GRAPH)
 private.Replaced(f"{_POST}.decompose_auto_functionalized", before=_forget_eager, module=_POST)
 # If the clone that made a base were removed, two bases could be the same node.
+# If a copy of a result were removed, it would change with the next write to that memory.
 private.Replaced(f"{_POST}.remove_noop_ops", before=lambda graph: _hide(graph, readers=False), after=_show, module=_POST)
 # Where x + 0 becomes x, this pass gives x the memory that x + 0 had: a reader of x then seems to read other memory.
 private.Replaced(f"{_JOINT}.remove_no_ops", before=lambda m, *_: _hide(m.graph, readers=True), after=lambda m, *_: _show(m.graph), module=_JOINT)

@@ -204,6 +204,23 @@ print(torch.compile(f)(torch.arange(4.0)[1:]).tolist())
     assert done.stdout == "[3.0, 2.0, 1.0]\n", done.stderr
 
 
+def test_defined_again():
+    """As in a notebook's cell that runs again."""
+    def f(x):
+        torch.ops.compiled_again.rev(x.clone(), x)
+        return x * 1
+
+    for more in (0, 1):
+        @dovetail.custom_op("compiled_again::rev", mutates_args=("dst",))
+        def rev(src: torch.Tensor, dst: torch.Tensor) -> None:
+            for k in range(len(src)):
+                dst[len(src) - 1 - k] = src[k] + more  # noqa: B023
+
+        assert torch.ops.compiled_again.rev.default is rev._opoverload
+        torch._dynamo.reset()
+        assert torch.compile(f)(torch.arange(4.0)[1:]).tolist() == [3 + more, 2 + more, 1 + more]
+
+
 class Parts(torch.nn.Module):
     def forward(self, x):
         return part_of_a_buffer(declared, x), copy_of_a_view(declared, x), clone_of_a_view(declared, x * 1)

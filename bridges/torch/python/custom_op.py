@@ -32,6 +32,7 @@ def custom_op(name, fn=None, /, *, mutates_args, device_types=None, fake_strides
         CustomOp._take(made, fn, device_types, fake_strides)
         if isinstance(old, CustomOp):
             old._short.close()
+            old._lib._op_defs.clear()  # its finalizer drops torch.ops' objects of these names, and they are those of `made`
             made._older = weakref.WeakSet([old, *old._older])
             for older in made._older:
                 older._become(made)

@@ -18,7 +18,7 @@ enum {
     PAGE = 4096,
     GUARD = 16 * PAGE,
     REGIONS = 4096,
-    MANY = 64, /* regions: behind them, memory that pieces have returned is lent again */
+    MANY = 64, /* regions. With more, scratch memory that was returned is used again */
     GAP = 0xc3,
     FAR_BYTES = 1 << 28,
     SPAN = 1 << 18,
@@ -496,7 +496,8 @@ static struct contents {
     size_t size;
 } contents[CHECK_TENSORS];
 
-/* Change each element by a small amount, up or down; by 0: into that of an identity matrix. */
+/* Multiplies each element by 1 + by or 1 - by. by 0: makes an identity matrix of each square one. Elements that several indices
+ * share stay as they are, unless by is 0. */
 static void move(const check_tensor *t, void *first, const int64_t *strides, double by)
 {
     const bool square = t->ndim > 1 && t->shape[t->ndim - 1] == t->shape[t->ndim - 2];

@@ -1467,6 +1467,7 @@ static bool begin(check_job *job, child *c, planned *plans, const check_job *job
     return false;
 }
 
+/* Releases the job's plan, marks the job finished and reports progress. Its result is complete already. */
 static void finish_job(planned *plans, check_job *job)
 {
     release_plan(plans, job);

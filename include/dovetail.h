@@ -431,7 +431,7 @@ DV_API int dv_call(dv_operator *op, const dv_value *args, size_t nargs, dv_value
  * the struct: DV_FIELDS(struct swiglu, gate, up, out). */
 DV_API int dv_call_frame(
     dv_operator *op, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host);
-/* Check the inputs and fill the specs of the results, without running a kernel. */
+/* What a call would return. */
 typedef struct dv_result_spec {
     dv_dtype dtype;
     dv_device device;
@@ -444,6 +444,7 @@ enum dv_spec_flags {
     DV_SPEC_VIEW = 2,
     DV_SPEC_LIST = 4 /* dv_infer_list() */
 };
+/* Checks the arguments and fills `specs`, one for each return, without running a kernel. nspecs: the number of returns. */
 DV_API int dv_infer(dv_operator *op, const dv_value *args, size_t nargs, dv_result_spec *specs, size_t nspecs);
 /* The tensors of a result that is a list: how many, and the specs of the first `room` of them. */
 DV_API int dv_infer_list(

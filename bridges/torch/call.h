@@ -12,7 +12,7 @@ struct dv__torch_slot {
     uint8_t field;    /* enum dv_field_type of the plain input, as the stack carries it */
     uint8_t packed;   /* of a twin: the type that it replaces (a Scalar passed as numbers); 0: none */
     bool optional, element_optional;
-    bool writes;   /* a result is written to a given tensor: out= */
+    bool writes;   /* the tensor passed here may be written: an argument, or any result given as out= */
     int32_t alias; /* of a result: the argument that it aliases, or -1 */
 };
 

@@ -38,7 +38,7 @@ struct dv__torch_shims {
 
     uint32_t dtype_key[DV_TORCH_MAX_DTYPE];     /* torch's number -> dv_dtype_key(); 0: none of ours */
     int32_t cpu, cuda, privateuse1, meta;       /* torch's device numbers */
-    uint16_t autograd_key, inplace_or_view_key; /* AutogradCPU stands for all of them; only with key_name */
+    uint16_t autograd_key, inplace_or_view_key; /* AutogradCPU, ADInplaceOrView; unused if key_name is NULL */
     int32_t strided;                            /* torch's layout number */
     int32_t contiguous_format, preserve_format, channels_last, channels_last_3d;
 };

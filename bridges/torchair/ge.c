@@ -233,6 +233,7 @@ static int put(inference *a, dv_dtype dtype, int32_t ndim, const int64_t *sizes)
 
 static bool known(const dv_range *r) { return r->least == r->most; }
 
+/* Appends GE's next output: its dtype and sizes, -1 for a size that is unknown. */
 static int put_known(inference *a, const dv_known *k)
 {
     int64_t sizes[DV_MAX_NDIM];

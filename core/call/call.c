@@ -24,7 +24,8 @@ int dv__call_init(dv__call *c, dv_operator *op, dv_value *results, size_t nresul
     dv__call_begin(c, op, results, host, inner);
     c->enter = dv__call_values;
     if (nresults != c->plan->nreturns)
-        return dv_fail(DV_EINVAL, "%s: expected room for %u results, found %zu", op->name, c->plan->nreturns, nresults);
+        return dv_fail(DV_EINVAL, "%s: expected %u results (one for each return of the schema), found %zu", op->name,
+            c->plan->nreturns, nresults);
     if (nresults && !results)
         return dv_fail(DV_EINVAL, "%s: %zu results, but the array is NULL", op->name, nresults);
     if (host && host->size < offsetof(dv_host, new_tensor))

@@ -107,9 +107,9 @@ static int infer_one(dv__call *c, size_t r, dv_result_spec *spec)
 
 static int expect_room(const dv__call *c, size_t n)
 {
-    return n == c->plan->nreturns
-        ? DV_OK
-        : dv_fail(DV_EINVAL, "%s: expected room for %u results, found %zu", c->op->name, c->plan->nreturns, n);
+    return n == c->plan->nreturns ? DV_OK
+                                  : dv_fail(DV_EINVAL, "%s: expected %u results (one for each return of the schema), found %zu",
+                                        c->op->name, c->plan->nreturns, n);
 }
 
 /* A functional form without a contract: the operator's shape function gives its own results; new values are like their arguments.

@@ -140,7 +140,8 @@ int dv_infer_partial(dv_operator *op, const dv_value *args, size_t nargs, dv_kno
     if (nspecs && !specs)
         return dv_fail(DV_EINVAL, "dv_infer_partial: room for %zu results, but the array is NULL", nspecs);
     if (op && nspecs != op->plan->nreturns)
-        return dv_fail(DV_EINVAL, "%s: expected room for %u results, found %zu", op->name, op->plan->nreturns, nspecs);
+        return dv_fail(DV_EINVAL, "%s: expected %u results (one for each return of the schema), found %zu", op->name,
+            op->plan->nreturns, nspecs);
     int status = dv_partial_new(op, args, nargs, &p);
     if (status)
         return status;

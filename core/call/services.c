@@ -342,7 +342,7 @@ static const void *object(dv_context *ctx, const char *name)
     dv__call *c = slice_of(ctx)->call;
     const void *found = NULL;
     if (!DV__HOST(c->host, object)) {
-        dv__call_error(c, DV_ENOENT, "dv_object: no host that knows '%s'", name);
+        dv__call_error(c, DV_ENOENT, "dv_object: the host of this call provides no objects, '%s' neither", name);
         return NULL;
     }
     const int status = c->host->object(c->host, name, &found);

@@ -4,7 +4,7 @@
 
 #include "lang/contract_internal.h"
 
-/* The position in a shape of an item of a pattern: `index`, counted from the end if it is negative, or the register `offset`. */
+/* The position in a shape of an item of a pattern. AT: the dim `at`. SLICE: `length` dims from `start` on. */
 typedef struct dv__place {
     dv__operand at;            /* of AT: a literal, counted from the end if negative, or a register */
     dv__operand start, length; /* of SLICE */

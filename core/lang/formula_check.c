@@ -190,11 +190,14 @@ static int check_grad(checker *c, dv__expr *e, int64_t i, bool indexed, const va
     if (!indexed && argument_named(c, "grad") >= 0)
         return dv__fail_at(DV_ESCHEMA, c->text, e->at,
             "'grad' is ambiguous: an argument has that name too; rename the argument, or write grads[0] for the gradient");
+    if (!n)
+        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "the operator returns no tensor and writes none, so there is no 'grad'");
     if (!indexed && n != 1)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "there are %zu results: expected grads[0]%s, found 'grad'", n,
-            n > 1 ? ", grads[1] ..." : "");
+        return dv__fail_at(DV_ESCHEMA, c->text, e->at,
+            "the operator has %zu outputs (results and written arguments): expected grads[0], grads[1] ..., found 'grad'", n);
     if (i < 0 || (size_t)i >= n)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "grads[%lld]: there are %zu results", (long long)i, n);
+        return dv__fail_at(DV_ESCHEMA, c->text, e->at,
+            "grads[%lld]: the operator has %zu outputs (results and written arguments)", (long long)i, n);
     const dv__type *type = type_at(c, slots[i]);
     return set_name(c, e, DV__ROLE_GRAD, slots[i], type->kind == DV__TYPE_OPTIONAL ? type->elems[0] : type, out);
 }

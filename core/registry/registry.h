@@ -43,7 +43,7 @@ typedef struct dv__row {
     dv_kernel_fn run;
     int64_t split;
     uint32_t flags;
-    const dv_row_list *list; /* of a row with DV_KERNEL_LIST, else NULL */
+    const dv_row_list *list; /* the arguments of the foreign function that a row with DV_KERNEL_LIST names; else NULL */
 } dv__row;
 
 enum dv__entry_kind {

@@ -577,7 +577,7 @@ PyObject *ext_list_items(const ext_call *c, size_t slot)
     return NULL;
 }
 
-/* Checks one tensor again. element: its index in a list, or -1. */
+/* Describes tensor i again, since Python code that ran meanwhile may have changed it. element: its index in a list, or -1. */
 static enum ext_outcome recheck_one(ext_call *c, size_t i, Py_ssize_t element, PyObject *o, const dv_tensor **t)
 {
     const ext_slot *slot = &c->f->slots[i];

@@ -90,7 +90,7 @@ int ext_random_setup(PyObject *module)
                                                                                                                             : 0;
 }
 
-/* A call's own state, seeded by a draw from the host's generator. */
+/* Makes a random state for this call, and seeds it with a number drawn from the host's generator. */
 static enum ext_outcome from_host(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out)
 {
     state *s = ext_alloc(c, sizeof *s);

@@ -23,8 +23,9 @@ static const struct {
     { "swiglu", "f32[4]", "", DV_EINVAL, { "tc::swiglu", "argument 'up'", "missing" } },
     { "swiglu", "", "", DV_EINVAL, { "argument 'gate'", "missing" } },
     { "swiglu", "f32[4] f32[4] f32[4]", "", DV_EINVAL, { "at most 2 arguments, found 3", "swiglu(Tensor gate, Tensor up)" } },
-    { "swiglu", "f32[4] f32[4]", "f32[4] f32[4]", DV_EINVAL, { "room for 1 results, found 2" } },
-    { "maybe", "f32[4]", "f32[4]", DV_EINVAL, { "room for 2 results, found 1" } },
+    { "swiglu", "f32[4] f32[4]", "f32[4] f32[4]", DV_EINVAL,
+        { "expected 1 results (one for each return of the schema), found 2" } },
+    { "maybe", "f32[4]", "f32[4]", DV_EINVAL, { "expected 2 results (one for each return of the schema), found 1" } },
     { "scale_", "", "", DV_EINVAL, { "argument 'x'", "missing" } },
     { "transposed", "f32[4,5] 0", "", DV_EINVAL, { "argument 'dim1'", "no default" } },
     /* types */
@@ -112,7 +113,7 @@ static const struct {
     { "fail_with", "f32[4] 6", "", DV_EINVAL, { "piece ", " failed" } },
     { "fail_with", "f32[4] 7", "", DV_ENOMEM, { "out of memory: dv_alloc of " } },
     { "fail_with", "f32[4] 8", "", DV_EINVAL, { "power of two, found 3" } },
-    { "fail_with", "f32[4] 9", "", DV_ENOENT, { "no host that knows 'layer.0'" } },
+    { "fail_with", "f32[4] 9", "", DV_ENOENT, { "the host of this call provides no objects, 'layer.0' neither" } },
     { "fail_with", "f32[4] 10", "", DV_EINVAL, { "the kernel does not decide the size of this result" } },
     { "fail_with", "f32[4] 11", "", DV_EKERNEL, { "returned -999, which is not a status" } },
     { "fail_with", "f32[4] 12", "", DV_EINVAL, { "dv_alloc: called in a piece of dv_parallel_for", "before the loop" } },
@@ -279,7 +280,7 @@ static void remembered(void **state)
     memcpy(t, good, sizeof t);
     CALL_OK(dv_call(op, args, 2, &result, 1, NULL));
     CALL_FAILS(DV_EINVAL, "missing", dv_call(op, args, 1, &result, 1, NULL));
-    CALL_FAILS(DV_EINVAL, "room for 1", dv_call(op, args, 2, &result, 0, NULL));
+    CALL_FAILS(DV_EINVAL, "expected 1 results", dv_call(op, args, 2, &result, 0, NULL));
     /* scalars: a predicate that was true */
     dv_value two[2] = { dv_from_tensor(&t[0]), dv_from_int(4) }, out = dv_default();
     CALL_OK(dv_set_isa("base"));

@@ -28,7 +28,8 @@ int dvt_learn(PyObject *probed);
 bool dvt_is_tensor(PyObject *o); /* torch.Tensor or a subclass; false before dvt_attach() */
 bool dvt_is_exact(PyObject *o);  /* torch.Tensor or torch.nn.Parameter themselves */
 
-/* ext_host.kind: does torch accept it as a tensor? Also works before dvt_attach(). */
+/* Returns EXT_TENSOR for torch.Tensor, its subclasses and types with __torch_function__, else EXT_NOTHING. Works before
+ * dvt_attach(), which dvt_is_tensor() does not. */
 enum ext_kind dvt_kind(PyTypeObject *type);
 
 /* The handle inside a tensor object: borrowed, good while the object lives. Only after dvt_setup(). */

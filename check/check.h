@@ -388,7 +388,8 @@ typedef struct check_call {
     size_t deep;                /* so many bytes of the stack are filled, and how many of them change is told */
     int error;                  /* errno before the kernel */
     bool identity;              /* square matrices of real numbers are 1 on the diagonal and 0 elsewhere */
-    size_t rest_moved;          /* 1 + a tensor whose elements but the first are others; 0: none */
+    size_t replaced;            /* 1 + a tensor whose elements are others; 0: none */
+    bool but_first;             /* except its first element */
     double moved;               /* the elements of real numbers are changed by this relative amount, up or down */
     const check_case *contents; /* the case whose elements the tensors have, in their own types and layouts; NULL: their own */
     uint32_t flags;             /* enum dv_host_flags */
@@ -700,6 +701,7 @@ typedef struct check_result {
     char note[512];                          /* the last message of a kernel that refused a case */
     check_origin origin;                     /* origin of a fault */
     char left_out[160];                      /* for a pass: what was not checked, and why */
+    char ignored[64];                        /* of values: an argument, perhaps a hint, on which no result seems to depend */
     check_loop loops[CHECK_LOOPS];           /* of parallel */
     bool in_pieces;                          /* of parallel: some case had several */
     check_accuracy accuracy[CHECK_ACCURACY]; /* of values, against the native form in f64 */

@@ -1,9 +1,9 @@
 /* Dependence of the results on the arguments. An argument is reported as ignored if no result depends on it in many cases; in one
  * case it may have no influence. Tested are arguments with another accepted value: a number, a flag, a string, or None for an
- * optional tensor. Also tested are a tensor's elements after the first, all together.
+ * optional tensor. Also tested are a tensor's elements after the first, all together, where some result depends on its elements.
  *
- * Not tested are required tensors, since an operator may need only their sizes, arguments that the contract itself reads, and
- * those that it calls unused. */
+ * An integer, a flag or a string may be a hint: it is no failure if it is ignored. Not tested are required tensors, since an
+ * operator may need only their sizes, arguments that the contract itself reads, and those that it calls unused. */
 #include <math.h>
 #include <string.h>
 
@@ -14,12 +14,15 @@ enum {
     MAX_ELEMENTS = 1 << 13,
 };
 
-static bool take(const check_job *job, const check_case *c, bool rest_moved, size_t tensor, check_outs *to)
+enum replaced { NOTHING, ALL, ALL_BUT_FIRST };
+
+/* Calls the kernel, with other elements of a tensor, and takes its results. False: it refused the call. */
+static bool take(const check_job *job, const check_case *c, enum replaced what, size_t tensor, check_outs *to)
 {
     static check_call call;
-    call = (check_call){ .op = job->op, .row = job->row, .poison = 0xa5 };
-    if (rest_moved)
-        call.rest_moved = 1 + tensor;
+    call = (check_call){ .op = job->op, .row = job->row, .poison = 0xa5, .but_first = what == ALL_BUT_FIRST };
+    if (what != NOTHING)
+        call.replaced = 1 + tensor;
     check_call_run(&call, c);
     if (call.status)
         return false;
@@ -27,15 +30,29 @@ static bool take(const check_job *job, const check_case *c, bool rest_moved, siz
     return !to->incomplete;
 }
 
-/* True if the case has tensors, and no tensor is empty, larger than MAX_ELEMENTS, or filled with special values. */
-static bool is_telling(const check_case *c)
+/* True if the results are others than `found`, or the call is refused. */
+static bool changes(const check_job *job, const check_case *c, enum replaced what, size_t tensor, const check_outs *found)
+{
+    static check_outs other;
+    char words[300];
+    return !take(job, c, what, tensor, &other) || check_outs_differ(job->op, found, &other, words, sizeof words);
+}
+
+/* True if the case has tensors, and no tensor is empty or larger than MAX_ELEMENTS. */
+static bool is_small(const check_case *c)
 {
     bool is = c->ntensors;
-    for (size_t i = 0; i < c->ntensors; i++) {
-        const check_tensor *t = &c->tensors[i];
-        is &= !t->present ||
-            (check_numel(t) && check_numel(t) <= MAX_ELEMENTS && t->fill != CHECK_SPECIAL && t->fill < CHECK_SIGNALLING);
-    }
+    for (size_t i = 0; i < c->ntensors; i++)
+        is &= !c->tensors[i].present || (check_numel(&c->tensors[i]) && check_numel(&c->tensors[i]) <= MAX_ELEMENTS);
+    return is;
+}
+
+/* True if a tensor is filled with special values, as NaN, which may hide a dependence. */
+static bool is_special(const check_case *c)
+{
+    bool is = false;
+    for (size_t i = 0; i < c->ntensors; i++)
+        is |= c->tensors[i].present && (c->tensors[i].fill == CHECK_SPECIAL || c->tensors[i].fill >= CHECK_SIGNALLING);
     return is;
 }
 
@@ -73,36 +90,43 @@ static bool is_asked(const check_op *op, const check_case *c, size_t slot)
     return is_number(s->type) && !op->literals[slot].read && c->args[slot].type != DV_VALUE_NONE;
 }
 
+/* Reports an argument that has been the same in ENOUGH cases: as a failure, or as a remark if it may be a hint. */
+static void report(check_job *job, size_t slot)
+{
+    const dv_slot_info *s = &job->op->slots[slot];
+    if (s->type != DV_FIELD_TENSOR && s->type != DV_FIELD_FLOAT)
+        snprintf(job->result->ignored, sizeof job->result->ignored, "%s", s->name);
+    else
+        check_fail(job, "ignored argument",
+            "no result depends on argument '%s': in %d cases it is the same with %s; if that is right, declare unused(%s)",
+            s->name, ENOUGH, s->type == DV_FIELD_TENSOR ? "None" : "another value", s->name);
+}
+
 void check_dependence(check_job *job, const check_case *c)
 {
     static uint32_t same[CHECK_ARGS], same_rest[CHECK_ARGS];
-    static bool matters[CHECK_ARGS], rest_matters[CHECK_ARGS];
-    static check_outs found, other;
+    static bool matters[CHECK_ARGS], rest_matters[CHECK_ARGS], elements_matter[CHECK_ARGS];
+    static check_outs found;
     static check_case changed;
-    char words[300];
-    bool any = false;
-    if (!job->result->cases || job->op->random || !is_telling(c) || !take(job, c, false, 0, &found) || !found.size)
+    const bool special = is_special(c);
+    if (!job->result->cases || job->op->random || !is_small(c) || !take(job, c, NOTHING, 0, &found) || !found.size)
         return;
     for (size_t i = 0; i < c->nargs && job->result->outcome == CHECK_PASS; i++) {
         const dv_slot_info *s = &job->op->slots[i];
         if (job->op->unused[i])
             continue;
         if (!matters[i] && is_asked(job->op, c, i) && change(job, c, i, job->result->cases, &changed)) {
-            const bool refused = !take(job, &changed, false, 0, &other);
-            matters[i] = refused || check_outs_differ(job->op, &found, &other, words, sizeof words);
-            any = ++same[i] == ENOUGH && !matters[i];
-            if (any)
-                check_fail(job, "ignored argument",
-                    "no result depends on argument '%s': in %d cases it is the same with %s; "
-                    "if that is right, declare unused(%s)",
-                    s->name, ENOUGH, s->type == DV_FIELD_TENSOR ? "None" : "another value", s->name);
+            matters[i] = changes(job, &changed, NOTHING, 0, &found);
+            same[i] += !special;
+            if (!matters[i] && !special && same[i] == ENOUGH)
+                report(job, i);
         }
         const check_tensor *t = s->type == DV_FIELD_TENSOR ? &c->tensors[c->args[i].first] : NULL;
-        if (t && !rest_matters[i] && t->present && check_is_float(t->dtype) && check_numel(t) > 2 && !any &&
+        if (t && !special && !rest_matters[i] && t->present && check_is_float(t->dtype) && check_numel(t) > 2 &&
             t->layout != CHECK_EXPANDED && !(s->flags & DV_SLOT_WRITES) && job->result->outcome == CHECK_PASS) {
-            const bool refused = !take(job, c, true, c->args[i].first, &other);
-            rest_matters[i] = refused || check_outs_differ(job->op, &found, &other, words, sizeof words);
-            if (++same_rest[i] == ENOUGH && !rest_matters[i])
+            rest_matters[i] = changes(job, c, ALL_BUT_FIRST, c->args[i].first, &found);
+            elements_matter[i] = elements_matter[i] || rest_matters[i] || changes(job, c, ALL, c->args[i].first, &found);
+            if (++same_rest[i] >= ENOUGH && !rest_matters[i] && elements_matter[i])
                 check_fail(job, "ignored elements",
                     "no result depends on an element of argument '%s' but the first: in %d cases it is the same with other "
                     "elements; if that is right, declare unused(%s)",

@@ -555,8 +555,8 @@ static bool fill(struct machine *m, size_t i, region *r, const region *kept)
     const check_tensor *t = &m->c->tensors[i];
     const check_case *as = m->call->contents;
     const bool known = !as && k->bytes && k->seed == m->c->seed + i && k->size == r->bytes && !memcmp(&k->of, t, sizeof *t);
-    const bool rest = m->call->rest_moved == i + 1;
-    const bool moved = (m->call->moved > 0 || m->call->identity || rest) && check_is_float(t->dtype);
+    const bool replaced = m->call->replaced == i + 1;
+    const bool moved = (m->call->moved > 0 || m->call->identity || replaced) && check_is_float(t->dtype);
     if (known && !moved && has_kept(r, kept, k->bytes))
         return true;
     if (!open_pages(r, kept, GAP))
@@ -573,10 +573,11 @@ static bool fill(struct machine *m, size_t i, region *r, const region *kept)
         if (k->bytes)
             memcpy(k->bytes, as_pointer(r->data), r->bytes);
     }
-    if (rest) { /* half of them of the other sign */
+    if (replaced) { /* half of them of the other sign */
         const double first = check_get(as_pointer(r->first), 0, t->dtype);
         move(t, as_pointer(r->first), m->values.strides[i], 1.5);
-        check_put(as_pointer(r->first), 0, t->dtype, first);
+        if (m->call->but_first)
+            check_put(as_pointer(r->first), 0, t->dtype, first);
     } else if (moved) {
         move(t, as_pointer(r->first), m->values.strides[i], m->call->moved);
     }

@@ -254,6 +254,11 @@ static void put_undeclared(const printer *p, const check_op *op, FILE *to)
         any = fputs("a native form or a reference row, which values are compared with", to) >= 0;
     if (was_run(p, op, &check_property_parallel) && !op->random && op->nnames && lacks(op, "parallel") && lacks(op, "sum"))
         fprintf(to, "%sparallel(...) or sum(...), where one holds", any ? "; " : ""), any = true;
+    for (size_t i = 0; i < p->njobs; i++)
+        if (p->jobs[i].op == op && *p->jobs[i].result->ignored) {
+            fprintf(to, "%sunused(%s), if no result depends on it", any ? "; " : "", p->jobs[i].result->ignored);
+            any = true;
+        }
     for (size_t i = 0; i < op->nargs && op->json && !op->foreign; i++)
         if ((op->slots[i].type == DV_FIELD_TENSOR || op->slots[i].type == DV_FIELD_TENSORS) && lacks_dtype(op, op->slots[i].name))
             fprintf(to, "%sthe dtype of %s", any ? "; " : "", op->slots[i].name), any = true;

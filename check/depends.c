@@ -1,6 +1,6 @@
 /* Dependence of the results on the arguments. An argument is reported as ignored if no result depends on it in many cases; in one
  * case it may have no influence. Tested are arguments with another accepted value: a number, a flag, a string, or None for an
- * optional tensor. Also tested are a tensor's elements after the first, all together, where some result depends on its elements.
+ * optional tensor. Also tested are a tensor's elements after the first, all together, where results depend on the first.
  *
  * An integer, a flag or a string may be a hint: it is no failure if it is ignored. Not tested are required tensors, since an
  * operator may need only their sizes, arguments that the contract itself reads, and those that it calls unused. */
@@ -90,11 +90,15 @@ static bool is_asked(const check_op *op, const check_case *c, size_t slot)
     return is_number(s->type) && !op->literals[slot].read && c->args[slot].type != DV_VALUE_NONE;
 }
 
-/* Reports an argument that has been the same in ENOUGH cases: as a failure, or as a remark if it may be a hint. */
-static void report(check_job *job, size_t slot)
+/* Reports an argument that has been the same in ENOUGH cases: as a failure, or as a remark if it may be a hint, or a threshold
+ * that decides few results. */
+static void report(check_job *job, size_t slot, const check_outs *found)
 {
     const dv_slot_info *s = &job->op->slots[slot];
-    if (s->type != DV_FIELD_TENSOR && s->type != DV_FIELD_FLOAT)
+    bool real = false;
+    for (size_t k = 0; k < found->n; k++)
+        real |= check_is_float(found->of[k].t.dtype);
+    if (s->type != DV_FIELD_TENSOR && (s->type != DV_FIELD_FLOAT || !real))
         snprintf(job->result->ignored, sizeof job->result->ignored, "%s", s->name);
     else
         check_fail(job, "ignored argument",
@@ -104,8 +108,8 @@ static void report(check_job *job, size_t slot)
 
 void check_dependence(check_job *job, const check_case *c)
 {
-    static uint32_t same[CHECK_ARGS], same_rest[CHECK_ARGS];
-    static bool matters[CHECK_ARGS], rest_matters[CHECK_ARGS], elements_matter[CHECK_ARGS];
+    static uint32_t same[CHECK_ARGS], same_rest[CHECK_ARGS], first_matters[CHECK_ARGS];
+    static bool matters[CHECK_ARGS], rest_matters[CHECK_ARGS];
     static check_outs found;
     static check_case changed;
     const bool special = is_special(c);
@@ -119,14 +123,15 @@ void check_dependence(check_job *job, const check_case *c)
             matters[i] = changes(job, &changed, NOTHING, 0, &found);
             same[i] += !special;
             if (!matters[i] && !special && same[i] == ENOUGH)
-                report(job, i);
+                report(job, i, &found);
         }
         const check_tensor *t = s->type == DV_FIELD_TENSOR ? &c->tensors[c->args[i].first] : NULL;
         if (t && !special && !rest_matters[i] && t->present && check_is_float(t->dtype) && check_numel(t) > 2 &&
             t->layout != CHECK_EXPANDED && !(s->flags & DV_SLOT_WRITES) && job->result->outcome == CHECK_PASS) {
             rest_matters[i] = changes(job, c, ALL_BUT_FIRST, c->args[i].first, &found);
-            elements_matter[i] = elements_matter[i] || rest_matters[i] || changes(job, c, ALL, c->args[i].first, &found);
-            if (++same_rest[i] >= ENOUGH && !rest_matters[i] && elements_matter[i])
+            same_rest[i]++;
+            first_matters[i] += !rest_matters[i] && changes(job, c, ALL, c->args[i].first, &found);
+            if (!rest_matters[i] && same_rest[i] >= ENOUGH && first_matters[i] > same_rest[i] / 2)
                 check_fail(job, "ignored elements",
                     "no result depends on an element of argument '%s' but the first: in %d cases it is the same with other "
                     "elements; if that is right, declare unused(%s)",

@@ -37,38 +37,76 @@ int64_t check_numel(const check_tensor *t)
     return n;
 }
 
-/* The dim that a layout changes: the last, or the first, with more than one element; -1: none. */
-static int32_t changed_dim(const check_tensor *t)
+bool check_has_forms(const check_tensor *t)
+{
+    int32_t wide = 0;
+    for (int32_t i = 0; i < t->ndim; i++)
+        wide += t->shape[i] > 1;
+    return wide > 1;
+}
+
+static int32_t form_of(const check_tensor *t) { return check_has_forms(t) ? t->form : 0; }
+
+int32_t check_far_dim(const check_tensor *t)
 {
     int32_t found = -1;
-    for (int32_t i = 0; i < t->ndim && !(t->outer && found >= 0); i++)
-        if (t->shape[i] > 1)
+    for (int32_t i = 0; i < t->ndim && (found < 0 || t->form); i++)
+        if (t->shape[i] > 1 && t->shape[i] <= MOST_APART)
             found = i;
     return found;
 }
 
-int32_t check_far_dim(const check_tensor *t)
+/* True if an expanded or reversed tensor has stride 0 or a negative stride in this dim: the last or the first one with more than
+ * one element, or each. */
+static bool is_changed(const check_tensor *t, int32_t dim)
 {
+    const int32_t form = form_of(t);
+    bool is = dim >= 0 && t->shape[dim] > 1;
     for (int32_t i = 0; i < t->ndim; i++)
-        if (t->shape[i] > 1 && t->shape[i] <= MOST_APART)
-            return i;
-    return -1;
+        is &= t->shape[i] <= 1 || form == 2 || (form ? i >= dim : i <= dim);
+    return is;
+}
+
+/* Returns the dim that is number k in memory, from the innermost one. */
+static int32_t dim_in_memory(const check_tensor *t, int32_t k)
+{
+    const int32_t form = form_of(t), swapped = t->ndim > 2 ? form % CHECK_FORMS : 0; /* 1: dims 1 and 2, 2: dims 0 and 1 */
+    if (t->layout != CHECK_TRANSPOSED)
+        return t->ndim - 1 - k;
+    if (!swapped)
+        return k;
+    const int32_t low = swapped == 1;
+    return t->ndim - 1 - (k == low ? low + 1 : k == low + 1 ? low : k);
+}
+
+/* Returns the distance of neighbours in dim number k of a sliced tensor, in elements of the tensor that it is a slice of. */
+static int64_t step_of(const check_tensor *t, int32_t k)
+{
+    const int32_t form = form_of(t);
+    return t->layout == CHECK_SLICED && (form ? k == form - 1 : k < MOST_SLICED) ? 2 : 1;
+}
+
+/* Returns the gap after dim number k of a padded tensor. n: elements of the tensor up to this dim. */
+static int64_t gap_after(const check_tensor *t, int32_t k, int64_t n)
+{
+    const int32_t form = form_of(t);
+    return t->layout != CHECK_PADDED || k != (form == 2 && t->ndim > 2) ? 0 : form ? 2 * n : 1;
 }
 
 void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_t *high)
 {
-    const int32_t dim = t->layout == CHECK_FAR ? check_far_dim(t) : changed_dim(t);
-    const int64_t step = t->layout == CHECK_SLICED ? 2 : 1;
+    const int32_t far = t->layout == CHECK_FAR ? check_far_dim(t) : -1;
     int64_t n = 1;
     for (int32_t k = 0; k < t->ndim; k++) {
-        const int32_t i = t->layout == CHECK_TRANSPOSED ? k : t->ndim - 1 - k;
-        const bool expanded = t->layout == CHECK_EXPANDED && i == dim, far = t->layout == CHECK_FAR && i == dim;
-        strides[i] = expanded ? 0 : far ? INT64_C(1) << 31 : n * (k < MOST_SLICED ? step : 1);
-        n *= expanded || far ? 1 : (t->shape[i] > 0 ? t->shape[i] : 1) * (k < MOST_SLICED ? step : 1);
-        n += t->layout == CHECK_PADDED && k == 0;
+        const int32_t i = dim_in_memory(t, k);
+        const bool expanded = t->layout == CHECK_EXPANDED && is_changed(t, i);
+        const int64_t step = step_of(t, k);
+        strides[i] = expanded ? 0 : i == far ? INT64_C(1) << 31 : n * step;
+        n *= expanded || i == far ? 1 : (t->shape[i] > 0 ? t->shape[i] : 1) * step;
+        n += gap_after(t, k, n);
+        if (t->layout == CHECK_REVERSED && is_changed(t, i))
+            strides[i] = -strides[i];
     }
-    if (t->layout == CHECK_REVERSED && dim >= 0)
-        strides[dim] = -strides[dim];
     *low = *high = 0;
     for (int32_t i = 0; i < t->ndim; i++) {
         const int64_t reach = (t->shape[i] - 1) * strides[i];
@@ -253,8 +291,8 @@ void check_index_print(int32_t ndim, const int64_t *shape, int64_t element, char
         n += (size_t)snprintf(out + n, size - n, "%s%lld", i ? ", " : "", (long long)index[i]);
 }
 
-static const char *const layouts[] = {
-#define LAYOUT(name, text) [CHECK_##name] = text,
+static const char *const layouts[][CHECK_FORMS] = {
+#define LAYOUT(name, ...) [CHECK_##name] = { __VA_ARGS__ },
     CHECK_LAYOUTS(LAYOUT)
 #undef LAYOUT
 };
@@ -366,7 +404,7 @@ static void print_tensor(const check_tensor *t, uint64_t seed, FILE *to)
         fprintf(to, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
     fputs("]", to);
     if (t->layout)
-        fprintf(to, " (%s)", layouts[t->layout]);
+        fprintf(to, " (%s)", layouts[t->layout][form_of(t)]);
     if (print_elements(t, seed, to))
         return;
     print_special(t, seed, to);

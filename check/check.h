@@ -42,17 +42,22 @@ bool check_json_is(const check_json *x, const char *kind); /* an array that begi
 
 enum { CHECK_DIMS = 20, CHECK_ARGS = 48, CHECK_TENSORS = 48, CHECK_LIST = 9, CHECK_STRING = 96, CHECK_RESULTS = 32 };
 
-/* X(layout, name in reports): the layout of a tensor's elements. */
-#define CHECK_LAYOUTS(X)                                    \
-    X(CONTIGUOUS, "contiguous")                             \
-    X(TRANSPOSED, "transposed")                             \
-    X(SLICED, "sliced: every second element of each dim")   \
-    X(EXPANDED, "expanded: one dim with stride 0")          \
-    X(PADDED, "padded: a gap after each row")               \
-    X(REVERSED, "reversed: one dim with a negative stride") \
-    X(FAR, "far: the elements of one dim lie 2^31 elements apart")
+/* X(layout, names of its forms in reports): the layout of a tensor's elements. A layout has CHECK_FORMS forms. A tensor with
+ * fewer than two dims of more than one element has form 0 only. */
+enum { CHECK_FORMS = 3 };
+#define CHECK_LAYOUTS(X)                                                                                                     \
+    X(CONTIGUOUS, "contiguous", "contiguous", "contiguous")                                                                  \
+    X(TRANSPOSED, "transposed", "transposed: the two dims before the last are swapped", "transposed: the last two dims")     \
+    X(SLICED, "sliced: every second element of each dim", "sliced: every second element of each row",                        \
+        "sliced: every second row")                                                                                          \
+    X(EXPANDED, "expanded: one dim with stride 0", "expanded: one dim with stride 0", "expanded: all dims with stride 0")    \
+    X(PADDED, "padded: a gap after each row", "padded: a gap of two rows after each row", "padded: a gap after each matrix") \
+    X(REVERSED, "reversed: one dim with a negative stride", "reversed: one dim with a negative stride",                      \
+        "reversed: all dims with negative strides")                                                                          \
+    X(FAR, "far: the elements of one dim lie 2^31 elements apart", "far: the elements of one dim lie 2^31 elements apart",   \
+        "far: the elements of one dim lie 2^31 elements apart")
 enum check_layout {
-#define CHECK__LAYOUT(name, text) CHECK_##name,
+#define CHECK__LAYOUT(name, ...) CHECK_##name,
     CHECK_LAYOUTS(CHECK__LAYOUT)
 #undef CHECK__LAYOUT
         CHECK_LAYOUT_COUNT
@@ -85,7 +90,7 @@ enum { CHECK_LONE = 2, CHECK_LONE_KINDS = 3, CHECK_LONE_WAYS = 9 };
 typedef struct check_tensor {
     bool present; /* false: None */
     uint8_t layout, fill;
-    bool outer; /* the layout changes the first dim that it can, not the last */
+    uint8_t form; /* of the layout, below CHECK_FORMS */
     dv_dtype dtype;
     int32_t ndim;
     int64_t shape[CHECK_DIMS];
@@ -139,8 +144,10 @@ typedef struct check_case {
     check_tensor tensors[CHECK_TENSORS];
 } check_case;
 
-/* The dim of a tensor along which elements can be placed far apart; -1: none. */
+/* Returns the dim of a tensor along which elements can be placed far apart: form 0: the first, else the last. -1: none. */
 int32_t check_far_dim(const check_tensor *t);
+/* True if the tensor has several dims of more than one element, so that the forms of a layout differ. */
+bool check_has_forms(const check_tensor *t);
 /* Strides in elements for this layout, and the extent of the memory: elements in [*low, *high] around the first one (high < low:
  * none). */
 void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_t *high);
@@ -383,6 +390,7 @@ typedef struct check_call {
     const check_op *op;
     const check_row *row;
     enum check_end end;
+    bool tight;                 /* arguments at the upper guard page end at it exactly, whatever alignment this gives them */
     uint8_t poison;             /* the initial contents of outputs, workspace and malloc's memory */
     uint8_t stack;              /* those of the stack, where the kernel's variables will be */
     size_t deep;                /* so many bytes of the stack are filled, and how many of them change is told */
@@ -643,6 +651,7 @@ extern const char *const check_outcomes[]; /* "pass", "fail", "not checked" */
 typedef struct check_how {
     enum check_show show;
     enum check_end end;         /* of the call that failed */
+    bool tight;                 /* check_call.tight of that call */
     int32_t other_row;          /* ROWS: its number, as in dv_test_hooks.row */
     double rtol, atol;          /* tolerance: |a - b| <= atol + rtol * |b| */
     int32_t slot;               /* ROWS, LAYOUT, PARTS, SUM: the result or written argument that differs */

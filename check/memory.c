@@ -238,9 +238,9 @@ static region *place(struct machine *m, size_t bytes, size_t alignment, enum use
     region *r = NULL;
     pthread_mutex_lock(&m->lock);
     /* What a kernel asks for is aligned as it asks, and in half of the cases no better; nor is an argument aligned better than
-     * its elements in half of the cases, where the end of its memory would align it. */
+     * its elements in half of the cases, where the end of its memory would align it, unless the call is tight. */
     bool apart = m->call->end == CHECK_AT_END &&
-        (use >= WORKSPACE && use <= SCRATCH ? m->c->seed & 2 : use == ARGUMENT && check_arguments_apart(m->c));
+        (use >= WORKSPACE && use <= SCRATCH ? m->c->seed & 2 : use == ARGUMENT && !m->call->tight && check_arguments_apart(m->c));
     for (size_t i = 0; i < m->nregions && apart; i++)
         apart = !m->regions[i].margin; /* one of few such calls: its bounds matter more */
     const size_t pages = (bytes + (apart ? 2 : 1) * alignment - 1 + PAGE - 1) / PAGE * PAGE;

@@ -93,9 +93,10 @@ typedef struct planner {
     size_t at[FACTORS][FACTORS]; /* of a < b: the pairs of their levels in `state` */
     uint8_t *state;
     size_t npairs;
-    uint32_t tries, turn, most; /* most: cases */
-    uint32_t scaled;            /* cases of this mood that were kept */
-    size_t nsolved;             /* sizes that the contract accepts, where the search has found them: there are no others */
+    uint32_t tries, turn, most;                        /* most: cases */
+    uint32_t scaled;                                   /* cases of this mood that were kept */
+    uint32_t laid_out[CHECK_ARGS][CHECK_LAYOUT_COUNT]; /* by argument: how many kept cases have this layout, in any form */
+    size_t nsolved; /* sizes that the contract accepts, where the search has found them: there are no others */
     int64_t solved[SOLUTIONS][CHECK_NAMES];
     size_t nspecial;                     /* numbers of the source that are sizes by now: none until all else is met */
     uint32_t reached[NAMES][CLASSES][4]; /* how many cases give a name this member of a class, and mask nothing */
@@ -733,7 +734,7 @@ static void set_tensors(planner *p, const int *want, const dv_range *facts, bool
         t->layout = layout <= 0 ? CHECK_CONTIGUOUS : (uint8_t)((layout + (int64_t)element) % CHECK_FAR);
         if (p->op->slots[slot].flags & DV_SLOT_WRITES && t->layout == CHECK_EXPANDED)
             t->layout = CHECK_SLICED;
-        t->outer = t->layout && (p->turn + i) / 2 % 2;
+        t->form = (uint8_t)(t->layout ? p->laid_out[slot][t->layout] % CHECK_FORMS : 0);
         set_contents(p, c, contents < 0 ? 0 : contents, t);
         if (contents == 1 && p->turn % 2 && is_index(t))
             check_index_below_size(c, i, p->turn / 2, t);
@@ -1174,6 +1175,9 @@ static void keep(planner *p, const int *want, uint32_t met)
         if (name->kind == CHECK_NAME_DIM && c->names.bound[k])
             reach(p, k, c->names.dims[name->at]);
     }
+    for (size_t i = 0; i < c->ntensors; i++)
+        p->laid_out[check_tensor_argument(c, i)][c->tensors[i].layout] += c->tensors[i].present &&
+            check_has_forms(&c->tensors[i]);
     p->plan->met[p->plan->n++] = met;
     p->scaled += level(p, want, MOOD, 0) == SCALED;
 }

@@ -1,6 +1,7 @@
 /* memory: a kernel accesses only its tensors, writes only and all of what it declares, and reads no unwritten memory.
  *
- * Three calls: against the upper guard page, the same with other contents of what is undefined, and against the lower guard page.
+ * Three calls: tight against the upper guard page, the same with other contents of what is undefined, and against the lower guard
+ * page.
  * An element of a result that holds the old contents in both of the first was not written. A result that differs between the
  * first two, though the inputs are the same and lie at the same place, depends on undefined memory, unless it differs without
  * that as well. The third call finds zeros in what is undefined: a flag that nobody clears looks set in the first two. Its
@@ -29,8 +30,11 @@ static kept first, second, again; /* 24 MB of address space, touched as far as n
 
 static bool run(check_job *job, const check_case *c, enum check_end end, int poison, check_call *call)
 {
-    *call = (check_call){ .op = job->op, .row = job->row, .end = end, .poison = (uint8_t)poison, .stack = (uint8_t)poison };
+    *call = (check_call){
+        .op = job->op, .row = job->row, .end = end, .tight = true, .poison = (uint8_t)poison, .stack = (uint8_t)poison
+    };
     job->how.end = end;
+    job->how.tight = true;
     check_call_run(call, c);
     return !call->status;
 }
@@ -120,7 +124,7 @@ static bool same(const kept *a, const kept *b) { return a->size == b->size && !m
 static bool is_of_stack(check_job *job, const check_case *c, uint8_t poison)
 {
     static check_call call;
-    call = (check_call){ .op = job->op, .row = job->row, .poison = poison, .stack = POISON };
+    call = (check_call){ .op = job->op, .row = job->row, .tight = true, .poison = poison, .stack = POISON };
     check_call_run(&call, c);
     keep(&again, &call);
     return !call.status && same(&first, &again);
@@ -269,8 +273,8 @@ static enum beyond try_beyond(check_job *job, const check_case *c)
     return code == TOO_SLOW ? SLOW : code == NO_MEMORY || other_fault ? REFUSED_MEMORY : LOOKED;
 }
 
-/* Elements that lie 2^31 apart. */
-static enum beyond go_apart(check_job *job, const check_case *c)
+/* Calls the kernel for each tensor that can have elements 2^31 apart. turn: selects the dim, as check_tensor.form. */
+static enum beyond go_apart(check_job *job, const check_case *c, uint32_t turn)
 {
     static check_case far;
     static check_call call;
@@ -280,6 +284,7 @@ static enum beyond go_apart(check_job *job, const check_case *c)
             check_far_dim(&c->tensors[i]) >= 0) {
             far = *c;
             far.tensors[i].layout = CHECK_FAR;
+            far.tensors[i].form = turn % 2;
             check_in_hand(job, &far);
             done = !run(job, &far, CHECK_AT_END, POISON, &call) && call.status == DV_ENOMEM ? REFUSED_MEMORY : LOOKED;
         }
@@ -307,7 +312,8 @@ static enum beyond go_beyond(check_job *job, const check_case *c)
     return done;
 }
 
-/* With the first few small cases that can be made so large, after some plain ones. */
+/* Tries indices past 2^31, after some plain cases. Far elements take little time, and show little where indices are zero or sizes
+ * equal: each small case has them. Few cases are made so large. */
 static void look_past_32_bits(check_job *job, const check_case *c)
 {
     static enum beyond apart = NOTHING_TO_TRY, beyond = NOTHING_TO_TRY;
@@ -315,7 +321,7 @@ static void look_past_32_bits(check_job *job, const check_case *c)
     static check_case small;
     enum beyond done;
     small = *c;
-    if (aparts < FAR_CASES && (done = go_apart(job, &small)) != NOTHING_TO_TRY) {
+    if (apart != REFUSED_MEMORY && (done = go_apart(job, &small, aparts)) != NOTHING_TO_TRY) {
         apart = done;
         aparts++;
     }

@@ -881,7 +881,8 @@ static bool is_sane_case(const check_case *c)
     for (size_t i = 0; sane && i < c->nargs; i++)
         sane = c->args[i].count <= CHECK_TENSORS && c->args[i].first <= CHECK_TENSORS && is_text(c->args[i].string, CHECK_STRING);
     for (size_t i = 0; sane && i < c->ntensors; i++)
-        sane = c->tensors[i].layout < CHECK_LAYOUT_COUNT && c->tensors[i].ndim >= 0 && c->tensors[i].ndim <= CHECK_DIMS;
+        sane = c->tensors[i].layout < CHECK_LAYOUT_COUNT && c->tensors[i].form < CHECK_FORMS && c->tensors[i].ndim >= 0 &&
+            c->tensors[i].ndim <= CHECK_DIMS;
     for (size_t i = 0; sane && i < CHECK_RUNS; i++)
         sane = c->names.runs[i].n >= 0 && c->names.runs[i].n <= CHECK_DIMS;
     return sane;

@@ -24,7 +24,8 @@ def test_is_found(faulty, name):
 
 
 @pytest.mark.parametrize("seed", seeds(2, 4))
-@pytest.mark.parametrize("name", ["half_written", "slot_negative", "diagonal_narrow", "index_wrapped_once", "offset_in_int", "squares_in_half"])
+@pytest.mark.parametrize("name", ["half_written", "slot_negative", "diagonal_narrow", "index_wrapped_once", "offset_in_int", "squares_in_half",
+                                  "far_row_offset", "expanded_in_all_dims", "reversed_in_all_dims", "inner_dims_swapped", "slice_of_fused"])
 def test_no_seed_leaves_it_out(check, name, seed):
     """What few cases show: wrong indices, numbers past 32 bits, far elements and scales come in turn."""
     report = check(FAULTY / name / "fault.c", "--seed", seed, "--only", "runs,memory,shapes,values")

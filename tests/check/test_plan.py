@@ -52,6 +52,15 @@ def test_the_structure_does_not_depend_on_the_seed_or_on_what_else_is_checked(ch
     assert len({(p["cases"], str(p["pairs"])) for p in plans}) == 1
 
 
+@pytest.mark.parametrize("size", [7, 8, 16, 32, 33, 64])
+def test_the_element_behind_a_tensor_is_inaccessible_at_each_size(check, tmp_path, size):
+    """Also where the end of a tensor is aligned better than its elements."""
+    body = COPY.replace("out[i] = x[i]", f"out[i] = x[i + (n == {size} && i + 1 == n)]")
+    report = check(operator(tmp_path, "x[n]:f32 -> out[n]:f32", body), "--only", "memory")
+    failure, = (r for r in report["results"] if r["result"] == "fail")
+    assert "reads past the end of argument 'x'" in failure["message"]
+
+
 def test_tensors_without_names_get_different_shapes(check, tmp_path):
     """A kernel that takes the shape of one for that of the other reads out of bounds."""
     body = "float *out = a->out->data; const float *y = a->y->data; for (int64_t i = 0, n = dv_numel(a->out); i < n; i++) out[i] = y[i];"

@@ -222,10 +222,10 @@ typedef struct check_literals {
 
 typedef struct check_op {
     dv_operator *op;
-    const char *name;         /* "ns::op.overload" */
-    const char *path;         /* its binary's path; NULL: not from a file */
-    const char *source;       /* the path of its C file; NULL: a binary was given */
-    const char *const *flags; /* arguments of `dovetail build` for the source, ended by NULL; NULL: none */
+    const char *name;           /* "ns::op.overload" */
+    const char *path;           /* its binary's path; NULL: not from a file */
+    const char *const *sources; /* the source files of its library, ended by NULL; NULL: a binary was given */
+    const char *const *flags;   /* arguments of `dovetail build` for the sources, ended by NULL; NULL: none */
     size_t nargs, nresults;
     dv_slot_info slots[CHECK_ARGS + CHECK_RESULTS];
     const check_json *json, *contract, *program; /* the last two NULL: there is no contract */
@@ -259,18 +259,20 @@ const char *check_program(const char *name);
 /* coverage.c. Write the header that an operator's source is built with, and the file in which processes that have
  * DOVETAIL_COVERAGE in their environment mark what they reach. False: not written. */
 bool check_coverage_begin(const char *header, const char *map);
-/* Lists the source lines that no case reached, in functions that ran: "41, 60-63". "": none, or unknown. *loop: line of the last
- * loop of a function that ran, if no case reached the loop's body; else 0. */
-void check_unreached(const char *binary, const char *map, const char *source, char *out, size_t room, int32_t *loop);
+/* Lists the source lines that no case reached, in functions that ran: "41, 60-63"; of several files "a.c: 41; b.c: 60-63". "":
+ * none, or unknown. loop receives the last loop of a function that ran, if no case reached the loop's body: "line 41", "line 41
+ * of a.c"; else "". sources: ended by NULL. */
+void check_unreached(
+    const char *binary, const char *map, const char *const *sources, char *out, size_t room, char *loop, size_t loop_room);
 /* Instruction of an operator's binary that raised a fault, or the call that led to it. */
 typedef struct check_origin {
     char object[256]; /* path of the loaded binary; "": unknown */
     uint64_t at;      /* address of the instruction in that file */
 } check_origin;
 
-/* Prints the source line of a fault to out: "scale.c:12". source (or NULL): the file whose line is preferred where code of
- * several files is inlined. False: the line is unknown, as for a binary without line numbers. */
-bool check_origin_line(const check_origin *origin, const char *source, char *out, size_t size);
+/* Prints the source line of a fault to out: "scale.c:12". sources (or NULL), ended by NULL: the files whose lines are preferred
+ * where code of several files is inlined. False: the line is unknown, as for a binary without line numbers. */
+bool check_origin_line(const check_origin *origin, const char *const *sources, char *out, size_t size);
 /* A size to try, with its neighbours. */
 void check_add_special(check_op *op, int64_t x);
 /* The same for the sizes that a C file compares with. */

@@ -12,9 +12,9 @@
 
 enum { MOST_BLOCKS = 1 << 15, MAP = 1 << 22, NAME = 128 };
 typedef struct block {
-    uint32_t at; /* behind the call */
-    int32_t line;
-    bool reached, own, ran; /* own: of the source file; ran: its function was called. Others are those of another operator */
+    uint32_t at;        /* behind the call */
+    int32_t line, file; /* file: index of the source file; -1: the block is of another file */
+    bool reached, ran;  /* ran: its function was called. Others are those of another operator */
     char function[NAME];
 } block;
 
@@ -51,16 +51,27 @@ static size_t find_calls(const unsigned char *elf, size_t size, uint64_t functio
             memcpy(&distance, elf + s.sh_offset + k + 1, sizeof distance);
             const uint64_t behind = s.sh_addr + k + 5;
             if (elf[s.sh_offset + k] == 0xe8 && behind + (uint64_t)(int64_t)distance == function && behind < MAP)
-                out[n++] = (block){ .at = (uint32_t)behind };
+                out[n++] = (block){ .at = (uint32_t)behind, .file = -1 };
         }
     }
     return n;
 }
 
-/* addr2line's answer: for each address the function, then FILE:LINE. */
-static void find_lines(const char *binary, const char *source, block *blocks, size_t n)
+static const char *base_of(const char *path) { return strrchr(path, '/') ? strrchr(path, '/') + 1 : path; }
+
+/* Returns the index of the source file that a path names, by the last part of both; -1: none. sources (or NULL) ends with NULL.
+ */
+static int32_t find_source(const char *const *sources, const char *path)
 {
-    const char *const base = strrchr(source, '/') ? strrchr(source, '/') + 1 : source;
+    for (int32_t i = 0; sources && sources[i]; i++)
+        if (!strcmp(base_of(sources[i]), base_of(path)))
+            return i;
+    return -1;
+}
+
+/* addr2line's answer: for each address the function, then FILE:LINE. */
+static void find_lines(const char *binary, const char *const *sources, block *blocks, size_t n)
+{
     char path[4200], command[9000], line[4200];
     const int made = snprintf(path, sizeof path, "%s.calls", binary);
     FILE *f = made > 0 && (size_t)made < sizeof path && !strchr(binary, '\'') ? fopen(path, "w") : NULL;
@@ -71,22 +82,21 @@ static void find_lines(const char *binary, const char *source, block *blocks, si
     snprintf(command, sizeof command, "addr2line -f -e '%s' <'%s' 2>/dev/null", binary, path);
     FILE *answer = popen(command, "r");
     for (size_t i = 0; answer && i < n && fgets(blocks[i].function, NAME, answer) && fgets(line, sizeof line, answer); i++) {
-        char *const colon = strrchr(line, ':'), *const slash = strrchr(line, '/');
+        char *const colon = strrchr(line, ':');
         if (!colon)
             continue;
         blocks[i].line = (int32_t)strtol(colon + 1, NULL, 10);
         *colon = '\0';
-        blocks[i].own = blocks[i].line > 0 && !strcmp(slash ? slash + 1 : line, base);
+        blocks[i].file = blocks[i].line > 0 ? find_source(sources, line) : -1;
     }
     if (answer)
         pclose(answer);
 }
 
-bool check_origin_line(const check_origin *origin, const char *source, char *out, size_t size)
+bool check_origin_line(const check_origin *origin, const char *const *sources, char *out, size_t size)
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+"; /* without meaning for a shell */
-    const char *const base = source && strrchr(source, '/') ? strrchr(source, '/') + 1 : source;
     char command[400], line[4200];
     bool found = false, own = false;
     if (!*origin->object || !memchr(origin->object, 0, sizeof origin->object) || origin->object[strspn(origin->object, plain)])
@@ -94,14 +104,14 @@ bool check_origin_line(const check_origin *origin, const char *source, char *out
     snprintf(command, sizeof command, "addr2line -i -e %s 0x%llx 2>/dev/null", origin->object, (unsigned long long)origin->at);
     FILE *answer = popen(command, "r");
     while (answer && !own && fgets(line, sizeof line, answer)) { /* the innermost inlined function comes first */
-        char *const colon = strrchr(line, ':'), *const slash = strrchr(line, '/'), *const file = slash ? slash + 1 : line;
+        char *const colon = strrchr(line, ':');
         const long number = colon ? strtol(colon + 1, NULL, 10) : 0;
         if (number < 1)
             continue;
         *colon = 0;
-        own = base && !strcmp(file, base);
+        own = find_source(sources, line) >= 0;
         if (own || !found)
-            snprintf(out, size, "%s:%ld", file, number);
+            snprintf(out, size, "%s:%ld", base_of(line), number);
         found = true;
     }
     if (answer)
@@ -112,7 +122,7 @@ bool check_origin_line(const check_origin *origin, const char *source, char *out
 static int by_line(const void *a, const void *b)
 {
     const block *x = a, *y = b;
-    return (x->line > y->line) - (x->line < y->line);
+    return x->file != y->file ? (x->file > y->file) - (x->file < y->file) : (x->line > y->line) - (x->line < y->line);
 }
 
 static int by_function(const void *a, const void *b)
@@ -141,7 +151,7 @@ static bool is_unreached(const block *blocks, size_t from, size_t to)
         if (blocks[i].reached)
             return false;
         else
-            any |= blocks[i].own && blocks[i].ran;
+            any |= blocks[i].file >= 0 && blocks[i].ran;
     return any;
 }
 
@@ -166,18 +176,19 @@ static bool *find_loops(const char *text, int32_t *lines)
     return in;
 }
 
-/* Returns the line of a function's last loop if the function ran and no case reached the loop's body; else 0. blocks are sorted
- * by line. */
-static int32_t find_unreached_loop(const block *blocks, size_t n, const char *source)
+/* Returns the line of the last loop of a function of source file `file`, if the function ran and no case reached the loop's body;
+ * else 0. blocks are sorted by line. */
+static int32_t find_unreached_loop(const block *blocks, size_t n, const char *source, int32_t file)
 {
     size_t size;
     int32_t lines = 0, found = 0;
     char *const text = check_read(source, &size);
     bool *const in = text ? find_loops(text, &lines) : NULL;
     for (size_t i = n; i-- > 0 && in && !found;) {
-        bool other = !blocks[i].own || !blocks[i].ran || blocks[i].reached || blocks[i].line > lines || !in[blocks[i].line];
+        bool other = blocks[i].file != file || !blocks[i].ran || blocks[i].reached || blocks[i].line > lines ||
+            !in[blocks[i].line];
         for (size_t k = 0; k < n && !other; k++) /* a loop that was reached, here or later */
-            other = blocks[k].own && blocks[k].reached && blocks[k].line >= blocks[i].line && blocks[k].line <= lines &&
+            other = blocks[k].file == file && blocks[k].reached && blocks[k].line >= blocks[i].line && blocks[k].line <= lines &&
                 in[blocks[k].line] && !strcmp(blocks[k].function, blocks[i].function);
         found = other ? 0 : blocks[i].line;
     }
@@ -186,35 +197,54 @@ static int32_t find_unreached_loop(const block *blocks, size_t n, const char *so
     return found;
 }
 
-void check_unreached(const char *binary, const char *map, const char *source, char *out, size_t room, int32_t *loop)
+/* Prints the last loop that no case reached, of the first source file that has one. */
+static void print_unreached_loop(const block *blocks, size_t n, const char *const *sources, char *out, size_t room)
+{
+    for (int32_t i = 0; sources[i] && !*out; i++) {
+        const int32_t line = find_unreached_loop(blocks, n, sources[i], i);
+        if (line)
+            snprintf(out, room, sources[1] ? "line %d of %s" : "line %d", (int)line, base_of(sources[i]));
+    }
+}
+
+void check_unreached(
+    const char *binary, const char *map, const char *const *sources, char *out, size_t room, char *loop, size_t loop_room)
 {
     size_t size, mapped, used = 0;
     unsigned char *const elf = (void *)check_read(binary, &size), *const marks = (void *)check_read(map, &mapped);
     block *const blocks = calloc(MOST_BLOCKS, sizeof *blocks);
     uint64_t function = 0;
     *out = '\0';
-    *loop = 0;
+    *loop = '\0';
     if (mapped == MAP)
         memcpy(&function, marks, sizeof function);
     const size_t n = elf && blocks && function ? find_calls(elf, size, function, blocks) : 0;
     for (size_t i = 0; i < n; i++)
         blocks[i].reached = marks[blocks[i].at];
     if (n) {
-        find_lines(binary, source, blocks, n);
+        find_lines(binary, sources, blocks, n);
         find_functions_that_ran(blocks, n);
         qsort(blocks, n, sizeof *blocks, by_line);
     }
-    *loop = find_unreached_loop(blocks, n, source);
-    int32_t first = 0, last = 0; /* lines with nothing that was reached in between; 0: none */
+    print_unreached_loop(blocks, n, sources, loop, loop_room);
+    int32_t first = 0, last = 0, file = sources[1] ? -1 : 0; /* lines with nothing that was reached in between; 0: none */
     for (size_t i = 0, end; i <= n && used < room; i = end) {
-        for (end = i; end < n && blocks[end].line == blocks[i].line; end++)
+        for (end = i; end < n && !by_line(blocks + end, blocks + i); end++)
             continue;
-        if (i < n && is_unreached(blocks, i, end)) {
+        const bool unreached = i < n && is_unreached(blocks, i, end);
+        if (first && (!unreached || blocks[i].file != blocks[i - 1].file)) {
+            const int32_t of = blocks[i - 1].file;
+            if (of != file && used < room)
+                used += (size_t)snprintf(out + used, room - used, "%s%s: ", used ? "; " : "", base_of(sources[of]));
+            if (used < room)
+                used += (size_t)snprintf(
+                    out + used, room - used, last > first ? "%s%d-%d" : "%s%d", used && of == file ? ", " : "", first, last);
+            file = of;
+            first = 0;
+        }
+        if (unreached) {
             last = blocks[i].line;
             first = first ? first : last;
-        } else if (first) {
-            used += (size_t)snprintf(out + used, room - used, last > first ? "%s%d-%d" : "%s%d", used ? ", " : "", first, last);
-            first = 0;
         }
         end += i == n;
     }

@@ -54,7 +54,7 @@ static char *ask(check_job *job, const char *const *argv, const char *map)
 /* Paths beside the operator's own binary, in the folder of this check. */
 typedef struct paths { char binary[4096], header[4096], map[4096]; } paths;
 
-/* The binary that traps, once for all operators of a source; false: it could not be built. With marks, if the compiler has them.
+/* The binary that traps, once for all operators of a library; false: it could not be built. With marks, if the compiler has them.
  */
 static bool build(check_job *job, paths *p)
 {
@@ -66,22 +66,26 @@ static bool build(check_job *job, paths *p)
     char include[sizeof p->header + sizeof "-include"];
     snprintf(include, sizeof include, "-include%s", p->header); /* one word: the build sorts its options */
     const char *const begin[] = { "dovetail", "build", "--debug", "-X", WATCHED, "-X", TRAPS, "-o", p->binary },
-                      *const end[] = { job->op->source, "-X", COVERAGE, "-X", include, NULL };
-    enum { BEGIN = sizeof begin / sizeof *begin, MARKS = 1 }; /* at which word of the end the marks begin */
-    size_t nflags = 0;
+                      *const end[] = { "-X", COVERAGE, "-X", include, NULL };
+    enum { BEGIN = sizeof begin / sizeof *begin };
+    size_t nflags = 0, nsources = 0;
     while (job->op->flags && job->op->flags[nflags])
         nflags++;
-    const char **argv = calloc(1, sizeof begin + nflags * sizeof *argv + sizeof end);
+    while (job->op->sources[nsources])
+        nsources++;
+    const size_t marks_at = BEGIN + nflags + nsources;
+    const char **argv = calloc(1, sizeof begin + (nflags + nsources) * sizeof *argv + sizeof end);
     if (!argv)
         return false;
     memcpy(argv, begin, sizeof begin);
     for (size_t i = 0; i < nflags; i++)
         argv[BEGIN + i] = job->op->flags[i];
-    memcpy(argv + BEGIN + nflags, end, sizeof end);
+    memcpy(argv + BEGIN + nflags, job->op->sources, nsources * sizeof *argv);
+    memcpy(argv + marks_at, end, sizeof end);
     const bool marks = check_coverage_begin(p->header, p->map);
     if (access(p->binary, R_OK) && marks)
         free(ask(job, argv, NULL));
-    argv[BEGIN + nflags + MARKS] = NULL;
+    argv[marks_at] = NULL;
     if (access(p->binary, R_OK))
         free(ask(job, argv, NULL));
     free(argv);
@@ -91,7 +95,7 @@ static bool build(check_job *job, paths *p)
 static void whole(check_job *job)
 {
     static paths p;
-    char seed[24], lines[128], words[160], *answer = NULL;
+    char seed[24], lines[128], words[160], loop[96] = "", *answer = NULL;
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)job->seed);
     const bool built = build(job, &p);
     const char *const argv[] = { "dovetail", "check", "--json", "--only", "runs", "--seed", seed, "--op", job->op->name, p.binary,
@@ -101,7 +105,6 @@ static void whole(check_job *job)
     if (!results)
         check_not(job, "it could not be built with " WATCHED);
     int64_t refused = 0;
-    int32_t loop = 0;
     for (size_t i = 0; i < check_json_size(results); i++) {
         const check_json *r = check_json_at(results, i), *cases = check_json_get(r, "cases"), *n = check_json_get(r, "refused");
         refused += n ? n->i : 0;
@@ -115,13 +118,13 @@ static void whole(check_job *job)
     }
     free(answer);
     if (job->result->outcome == CHECK_PASS)
-        check_unreached(p.binary, p.map, job->op->source, lines, sizeof lines, &loop);
-    if (job->result->outcome == CHECK_PASS && loop && 2 * refused >= (int64_t)job->result->cases) {
+        check_unreached(p.binary, p.map, job->op->sources, lines, sizeof lines, loop, sizeof loop);
+    if (job->result->outcome == CHECK_PASS && *loop && 2 * refused >= (int64_t)job->result->cases) {
         job->result->unmade = true;
         check_not(job,
-            "the kernel refused %lld of %u cases, and no case reached the loop in line %d: facts on contents, such as "
+            "the kernel refused %lld of %u cases, and no case reached the loop in %s: facts on contents, such as "
             "sorted(offsets) or ids.values < n, would declare which it accepts",
-            (long long)refused, job->result->cases, (int)loop);
+            (long long)refused, job->result->cases, loop);
     }
     snprintf(words, sizeof words, "lines that no case reached: %s", lines);
     if (job->result->outcome == CHECK_PASS && *lines)
@@ -131,7 +134,7 @@ static void whole(check_job *job)
 static const char *applies(const check_op *op, const check_row *row)
 {
     (void)row;
-    return op->source ? NULL : op->refused ? "it does not load (see binding)" : "a binary was given: it takes the C file";
+    return op->sources ? NULL : op->refused ? "it does not load (see binding)" : "a binary was given: it takes the C files";
 }
 
 const check_property check_property_undefined = {

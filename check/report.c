@@ -134,7 +134,7 @@ static void print_failure(const printer *p, const check_job *job)
         fputs("\n", p->to);
     }
     char line[300];
-    if (r->fault && check_origin_line(&r->origin, job->op->source, line, sizeof line))
+    if (r->fault && check_origin_line(&r->origin, job->op->sources, line, sizeof line))
         fprintf(p->to, "     at %s\n", line);
     if (job->last_seed > job->seed && r->seed)
         fprintf(p->to, "     with --seed %llu\n", (unsigned long long)r->seed);
@@ -448,7 +448,7 @@ static void put_job(const check_job *job, FILE *to)
     else if (*r->left_out)
         put_member(to, "without", r->left_out);
     char at[300];
-    if (r->outcome == CHECK_FAIL && r->fault && check_origin_line(&r->origin, job->op->source, at, sizeof at))
+    if (r->outcome == CHECK_FAIL && r->fault && check_origin_line(&r->origin, job->op->sources, at, sizeof at))
         put_member(to, "at", at);
     if (line_of(job->op)) {
         put_member(to, "file", check_json_text(job->op->json, "file"));

@@ -82,7 +82,7 @@ char *check_repro_name(const check_job *job)
 /* The binary as a command names it in any folder: one that a source is built to, in the current one. */
 static void put_binary(const check_job *job, FILE *to)
 {
-    char *full = job->op->source || !job->op->path ? NULL : realpath(job->op->path, NULL);
+    char *full = job->op->sources || !job->op->path ? NULL : realpath(job->op->path, NULL);
     put_path(full ? full : file_of(job->op->path), to);
     free(full);
 }
@@ -105,15 +105,18 @@ static void put_comment(const check_job *job, const char *begin, const char *lin
     fprintf(to, "\n%s", line);
     check_repro_case(job, to);
     fprintf(to, "\n%s\n", line);
-    if (job->op->source) {
-        char *full = realpath(job->op->source, NULL);
+    if (job->op->sources) {
         fprintf(to, "%s    dovetail build ", line);
         for (const char *const *flag = job->op->flags; flag && *flag; flag++) {
             put_path(*flag, to);
             fputs(" ", to);
         }
-        put_path(full ? full : job->op->source, to);
-        free(full);
+        for (const char *const *source = job->op->sources; *source; source++) {
+            char *full = realpath(*source, NULL);
+            fputs(source > job->op->sources ? " " : "", to);
+            put_path(full ? full : *source, to);
+            free(full);
+        }
         fputs(" -o ", to);
         put_path(file_of(job->op->path), to);
         fputs("\n", to);

@@ -117,12 +117,20 @@ const char *cli_home(void);
 
 /* ---- Operators by name, and arguments from words (load.c) ---------------------------------------------------------------- */
 
-bool cli_is_source(const char *word); /* true if the word names a source file for `dovetail build` */
-bool cli_is_binary(
-    const char *word); /* true if the word is a file to load, not an operator: it has a '/', ends in .so, or is a source file */
-/* Loads a binary, or for a source file the binary that `dovetail build --cached` makes of it. Messages are printed. Libraries
- * live as long as the process. */
-int cli_load(const cli_args *args, const char *path);
+bool cli_is_folder(const char *path);
+/* True if the word is for `dovetail build`: a source file, or a folder that holds source files. */
+bool cli_is_source(const char *word);
+/* True if the word is to be loaded, and is no operator: it has a '/', ends in .so, or is a source. */
+bool cli_is_binary(const char *word);
+/* Returns the number of binaries and sources at the beginning of the words of a command line. */
+size_t cli_count_binaries(const cli_args *args);
+/* Loads each binary among the first n words, and for a source the binary that `dovetail build --cached` makes of it. Source files
+ * are one library if at most one of them defines a library; a folder is one library. names: words that are no binaries are names
+ * of operators, and are skipped. Messages are printed. Libraries live as long as the process. */
+int cli_load(const cli_args *args, size_t n, bool names);
+/* Gathers the source files among the first n words. Returns them as one list if they are one library, else NULL. The caller frees
+ * the list. *nfiles: its length. */
+const char **cli_one_library(const cli_args *args, size_t n, size_t *nfiles);
 void cli_load_shipped(void); /* what lies in <home>/ops; once */
 /* Every binary that was loaded, in order. */
 size_t cli_libraries(dv_library *const **out);
@@ -222,8 +230,21 @@ void cli_cache_sweep(const cli_cache *c); /* remove entries that were not used f
 
 /* ---- Source files of a folder (includes.c) --------------------------------------------------------------------------------- */
 
-/* True if a source file includes <dovetail_op.h>, directly or through headers beside it or in the given folders. */
-bool cli_is_operator_file(const char *path, const char *const *folders, size_t nfolders);
+/* True if a name ends like a source file: .c, .cpp, .cu, .cce. */
+bool cli_ends_as_source(const char *name);
+/* True if a source file has a line that begins with DV_LIBRARY. */
+bool cli_defines_library(const char *path);
+/* True if at most one of n source files defines a library, so that they are built as one. */
+bool cli_is_one_library(const char *const *files, size_t n);
+/* Source files of a folder, each list in order of name. files: those that include <dovetail_op.h>, directly or through headers
+ * beside them, of -I or of Dovetail. others: the rest. The strings live as long as the process; the lists are the caller's. */
+typedef struct cli_sources {
+    const char **files, **others;
+    size_t nfiles, nothers;
+} cli_sources;
+/* Finds them. missing (or NULL) receives the names of headers that were not found, separated by commas. Returns CLI_OK even if
+ * there are none; CLI_FAILED, with the message printed, if the folder cannot be read. */
+int cli_find_sources(const cli_args *args, const char *folder, cli_sources *out, cli_text *missing);
 /* True if a source file defines main(): a program, which belongs to no operator binary. */
 bool cli_is_program_file(const char *path);
 

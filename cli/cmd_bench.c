@@ -200,14 +200,13 @@ static int run_all(bench *b)
 static int run(const cli_args *args)
 {
     int64_t milliseconds;
-    size_t first = 0;
+    const size_t first = cli_count_binaries(args);
     bench b = { .args = args, .alloc = cli_has(args, "alloc"), .flops = -1, .bytes = -1 };
     if (cli_get_int(args, "time", 1, 1000000, 300, &milliseconds) || check_threads(args))
         return CLI_USAGE;
     b.seconds = (double)milliseconds * 1e-3;
-    while (first < args->nwords && cli_is_binary(args->words[first]))
-        if (cli_load(args, args->words[first++]))
-            return CLI_FAILED;
+    if (cli_load(args, first, true))
+        return CLI_FAILED;
     if (first >= args->nwords)
         return cli_usage(args->verb, "expected the name of an operator");
     if (cli_find_one(args->words[first], &b.op))
@@ -258,7 +257,7 @@ static const char *const examples[] = { "dovetail bench my_ops.so my_ops::swiglu
 const cli_verb verb_bench = {
     .name = "bench",
     .purpose = "time an operator: microseconds, GB/s, GFLOP/s",
-    .usage = "[options] [FILE.so | FILE.c ...] NAMESPACE::OPERATOR [ARGUMENT | NAME=ARGUMENT ...]",
+    .usage = "[options] [FILE.so | FILE.c | FOLDER ...] NAMESPACE::OPERATOR [ARGUMENT | NAME=ARGUMENT ...]",
     .about = "Calls the operator through the registry, checks included, on tensors with random contents (integers: zeros, unless "
              "a range\n"
              "is given, as in i64[8]=0..100). 'dovetail explain --help' has the syntax of arguments. GB/s and GFLOP/s are "

@@ -6,7 +6,6 @@
  */
 #include "cli.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -80,48 +79,32 @@ static enum language language_of(const char *path)
 
 /* ---- What to compile, and where to --------------------------------------------------------------------------------------- */
 
-static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
-
-/* Returns the include path: --include folders and -I flags in command-line order, then Dovetail's headers. */
-static words include_folders(const build *b)
-{
-    words folders = { 0 };
-    for (size_t i = 0; i < b->args->ngiven; i++) {
-        const char *name = b->args->given[i].option->name, *value = b->args->given[i].value;
-        if (!strcmp(name, "include"))
-            push(&folders, value);
-        else if (!strcmp(name, "flag") && !strncmp(value, "-I", 2) && value[2])
-            push(&folders, value + 2);
-    }
-    push(&folders, keep(cli_join(b->home, "include")));
-    return folders;
-}
-
 /* Adds the operator files of a folder to b->sources, and its other source files to b->left, each in order of name. Fails if the
  * folder has no operator file. */
 static int find_sources(build *b, const char *folder)
 {
-    const size_t before = b->sources.n, left = b->left.n;
-    words folders = include_folders(b);
-    DIR *dir = opendir(folder);
-    if (!dir)
-        return cli_fail("cannot read the folder '%s': %s", folder, strerror(errno));
-    for (struct dirent *e; (e = readdir(dir));)
-        if (language_of(e->d_name) != NLANGUAGES && *e->d_name != '.') {
-            char *path = cli_format("%s/%s", folder, e->d_name);
-            push(cli_is_operator_file(path, folders.data, folders.n) ? &b->sources : &b->left, keep(cli_join(folder, e->d_name)));
-            free(path);
-        }
-    closedir(dir);
-    free(folders.data);
-    if (b->sources.n == before)
-        return cli_fail("no file to build: none of the " ENDINGS " files %s%s includes <dovetail_op.h>; 'dovetail new my_ops' "
-                        "makes a project",
-            strcmp(folder, ".") ? "in " : "here", strcmp(folder, ".") ? folder : "");
-    qsort(b->sources.data + before, b->sources.n - before, sizeof *b->sources.data, by_name);
-    if (b->left.n > left)
-        qsort(b->left.data + left, b->left.n - left, sizeof *b->left.data, by_name);
-    return CLI_OK;
+    cli_sources found;
+    cli_text missing = { 0 };
+    if (cli_find_sources(b->args, folder, &found, &missing))
+        return CLI_FAILED;
+    const bool here = !strcmp(folder, "."), none = !found.nfiles;
+    if (none && missing.size)
+        cli_fail("no file to build: none of the " ENDINGS
+                 " files %s%s includes <dovetail_op.h> as far as headers were found; not "
+                 "found: %s (name their folder with -I)",
+            here ? "here" : "in ", here ? "" : folder, missing.data);
+    else if (none)
+        cli_fail("no file to build: none of the " ENDINGS " files %s%s includes <dovetail_op.h>; 'dovetail new my_ops' "
+                 "makes a project",
+            here ? "here" : "in ", here ? "" : folder);
+    for (size_t i = 0; i < found.nfiles; i++)
+        push(&b->sources, found.files[i]);
+    for (size_t i = 0; i < found.nothers; i++)
+        push(&b->left, found.others[i]);
+    free(found.files);
+    free(found.others);
+    cli_text_free(&missing);
+    return none ? CLI_FAILED : CLI_OK;
 }
 
 /* Returns a sentence that lists the source files that are not compiled; programs only if `all`. NULL: there are none. The caller

@@ -27,12 +27,6 @@ static bool ends_with(const char *s, const char *end)
     return n > m && !strcmp(s + n - m, end);
 }
 
-static bool is_folder(const char *path)
-{
-    struct stat s;
-    return !stat(path, &s) && S_ISDIR(s.st_mode);
-}
-
 /* ---- Operators to check ---------------------------------------------------------------------------------------------------- */
 
 typedef struct targets {
@@ -54,7 +48,8 @@ static int add_refused(targets *t, const char *path, const char *why)
     return CLI_OK;
 }
 
-static int add_operator(targets *t, dv_operator *op, const char *path, const char *source)
+/* sources: the operator's source files, ended by NULL, which live as long as the process; NULL: a binary was given. */
+static int add_operator(targets *t, dv_operator *op, const char *path, const char *const *sources)
 {
     for (size_t i = 0; i < t->n; i++)
         if (t->ops[i].op == op)
@@ -64,27 +59,27 @@ static int add_operator(targets *t, dv_operator *op, const char *path, const cha
     if (check_op_init(added, op))
         return cli_fail("%s", dv_last_error());
     added->path = path;
-    added->source = source;
+    added->sources = sources;
     added->flags = t->flags;
-    if (source) {
-        check_constants(added, source);
-        added->nwords = check_source_words(source, added->words, CHECK_WORDS);
+    for (; sources && *sources; sources++) {
+        check_constants(added, *sources);
+        added->nwords += check_source_words(*sources, added->words + added->nwords, CHECK_WORDS - added->nwords);
     }
     return CLI_OK;
 }
 
-static int add_library(targets *t, const dv_library *lib, const char *source)
+static int add_library(targets *t, const dv_library *lib, const char *const *sources)
 {
     for (size_t i = 0; i < dv_library_size(lib); i++)
-        if (add_operator(t, dv_library_operator(lib, i), dv_library_path(lib), source))
+        if (add_operator(t, dv_library_operator(lib, i), dv_library_path(lib), sources))
             return CLI_FAILED;
     return CLI_OK;
 }
 
-static int add_binary(targets *t, const char *path, const char *source)
+static int add_binary(targets *t, const char *path, const char *const *sources)
 {
     dv_library *lib;
-    return check_load(path, cli_interrupted, &lib) ? add_refused(t, path, dv_last_error()) : add_library(t, lib, source);
+    return check_load(path, cli_interrupted, &lib) ? add_refused(t, path, dv_last_error()) : add_library(t, lib, sources);
 }
 
 static int make_temp(targets *t)
@@ -97,32 +92,52 @@ static int make_temp(targets *t)
     return t->temp.path ? CLI_OK : cli_fail("cannot make a temporary folder in $TMPDIR, /tmp or $XDG_RUNTIME_DIR");
 }
 
-/* Build a source file into a temporary folder, as `dovetail build` does. */
-static int add_source(targets *t, const char *path)
+/* Builds the n source files of one library into a temporary folder, as `dovetail build` does. label: the name of the files for
+ * messages. */
+static int add_sources(targets *t, const char *const *files, size_t n, const char *label)
 {
     cli_text output = { 0 };
     if (make_temp(t))
         return CLI_FAILED;
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *slash = strrchr(*files, '/'), *name = slash ? slash + 1 : *files;
     const int stem = (int)(strrchr(name, '.') - name);
     char *binary = cli_format("%s/%.*s.so", t->temp.path, stem, name);
     if (!access(binary, F_OK)) { /* another file of this name */
         free(binary);
         binary = cli_format("%s/%zu-%.*s.so", t->temp.path, ++t->built, stem, name);
     }
-    enum { HEAD = 6, TAIL = 3 };
-    const char **argv = cli_alloc(NULL, HEAD + t->nflags + TAIL, sizeof *argv);
+    enum { HEAD = 6 };
+    const char **argv = cli_alloc(NULL, HEAD + t->nflags + n + 2, sizeof *argv);
     const char *const head[HEAD] = { "/proc/self/exe", "build", "-X", "-g1", "-o", binary }; /* -g1: line numbers, for faults */
-    const char *const tail[TAIL] = { "--", path, NULL };
     memcpy(argv, head, sizeof head);
     memcpy(argv + HEAD, t->flags, t->nflags * sizeof *argv);
-    memcpy(argv + HEAD + t->nflags, tail, sizeof tail);
+    argv[HEAD + t->nflags] = "--";
+    const char **const sources = argv + HEAD + t->nflags + 1; /* the list lives as long as the operators */
+    bool any_c = false;
+    for (size_t i = 0; i < n; i++) {
+        sources[i] = files[i];
+        any_c |= ends_with(files[i], ".c");
+    }
+    sources[n] = NULL;
     const int failed = cli_run(argv, NULL, &output);
-    const int status = failed ? add_refused(t, path, output.data ? output.data : "it cannot be built")
-                              : add_binary(t, binary, ends_with(path, ".c") ? path : NULL);
-    free(argv);
+    const int status = failed ? add_refused(t, label, output.data ? output.data : "it cannot be built")
+                              : add_binary(t, binary, any_c ? sources : NULL);
     cli_text_free(&output);
     free(binary);
+    return status;
+}
+
+/* Adds the library that the operator files of a folder make. *added: false, and nothing is added, if there are none or they
+ * define several libraries. */
+static int add_folder_sources(targets *t, const cli_args *args, const char *folder, bool *added)
+{
+    cli_sources found;
+    int status = cli_find_sources(args, folder, &found, NULL);
+    *added = !status && found.nfiles && cli_is_one_library(found.files, found.nfiles);
+    if (*added)
+        status = add_sources(t, found.files, found.nfiles, folder);
+    free(found.files);
+    free(found.others);
     return status;
 }
 
@@ -142,19 +157,21 @@ static bool names_library(const char *path)
     return found;
 }
 
-/* Operator binaries in a folder and one level below; other shared objects are skipped. */
-static int add_folder(targets *t, const char *path, int depth)
+/* Adds operator binaries in a folder and one level below. Skips other shared objects. has_sources: binaries of libraries that
+ * are defined already are skipped too, as those that were built from the folder's sources. */
+static int add_folder(targets *t, const char *path, int depth, bool has_sources)
 {
     struct dirent **names;
     const int n = scandir(path, &names, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         char *full = cli_join(path, names[i]->d_name);
         dv_library *lib;
-        if (*names[i]->d_name != '.' && depth && is_folder(full))
-            add_folder(t, full, depth - 1);
+        if (*names[i]->d_name != '.' && depth && cli_is_folder(full))
+            add_folder(t, full, depth - 1, has_sources);
         else if (ends_with(full, ".so") && !check_load(full, cli_interrupted, &lib))
             add_library(t, lib, NULL);
-        else if (ends_with(full, ".so") && names_library(full) && !strstr(dv_last_error(), "exports no dovetail_library_"))
+        else if (ends_with(full, ".so") && names_library(full) && !strstr(dv_last_error(), "exports no dovetail_library_") &&
+            !(has_sources && strstr(dv_last_error(), " is already ")))
             add_refused(t, full, dv_last_error());
         free(full);
         free(names[i]);
@@ -208,20 +225,23 @@ static int add_names(targets *t, const char *word)
 
 static bool is_word(const char *s) { return !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.")]; }
 
-static int add_target(targets *t, const char *word)
+static int add_target(targets *t, const cli_args *args, const char *word)
 {
     if ((ends_with(word, ".c") || cli_is_binary(word)) && access(word, R_OK))
         return cli_fail("cannot read '%s': %s", word, strerror(errno));
-    if (cli_is_source(word) && !is_folder(word))
-        return add_source(t, word);
-    if (is_folder(word))
-        return add_folder(t, word, 1);
+    if (cli_is_folder(word)) {
+        bool added;
+        const int status = add_folder_sources(t, args, word, &added);
+        return status ? status : add_folder(t, word, 1, added);
+    }
+    if (cli_is_source(word))
+        return add_sources(t, &word, 1, word);
     if (cli_is_binary(word))
         return add_binary(t, word, NULL);
     char *package = is_word(word) ? find_package(word) : NULL;
     const size_t before = t->n;
     if (package)
-        add_folder(t, package, 1);
+        add_folder(t, package, 1, false);
     free(package);
     return t->n > before ? CLI_OK : add_names(t, word);
 }
@@ -480,15 +500,23 @@ static bool is_again(const cli_args *args, size_t i)
     return false;
 }
 
+static bool is_listed(const char *word, const char *const *list, size_t n)
+{
+    size_t i = 0;
+    while (i < n && list[i] != word)
+        i++;
+    return i < n;
+}
+
 /* Can a file be written there? Told before the check, not after it. */
 static int check_outputs(const char *folder, const char *file)
 {
-    if (folder && mkdir(folder, 0777) && (errno != EEXIST || !is_folder(folder) || access(folder, W_OK | X_OK)))
+    if (folder && mkdir(folder, 0777) && (errno != EEXIST || !cli_is_folder(folder) || access(folder, W_OK | X_OK)))
         return cli_fail(
             "cannot write programs to the folder '%s': %s", folder, errno == EEXIST ? "it is a file" : strerror(errno));
     const char *slash = file ? strrchr(file, '/') : NULL;
     char *in = slash ? cli_format("%.*s/", (int)(slash - file), file) : cli_format(".");
-    const bool there = file && !access(file, F_OK), folder_there = there && is_folder(file);
+    const bool there = file && !access(file, F_OK), folder_there = there && cli_is_folder(file);
     const int error = folder_there || !access(there ? file : in, there ? W_OK : W_OK | X_OK) ? 0 : errno;
     free(in);
     return !file || (!folder_there && !error)
@@ -567,14 +595,22 @@ static int check(const cli_args *args, targets *t, check_options *options)
     const char *programs = cli_get(args, "repro");
     if (check_limits() || check_outputs(programs, cli_get(args, "junit")))
         return CLI_FAILED;
+    size_t nfiles;
+    const char **files = cli_one_library(args, args->nwords, &nfiles);
+    if (files)
+        status = add_sources(t, files, nfiles, *files);
     for (size_t i = 0; i < args->nwords && !status; i++)
-        status = is_again(args, i) ? CLI_OK : add_target(t, args->words[i]);
+        if (!is_again(args, i) && !is_listed(args->words[i], files, nfiles))
+            status = add_target(t, args, args->words[i]);
+    free(files);
     if (!status && cli_has(args, "torch"))
         status = add_foreign(t, args);
     else if (!status && cli_has(args, "op"))
         status = keep_named(t, args);
     if (!status && !t->n)
-        status = cli_fail("there is no operator to check: of a folder its binaries (.so) are checked, not its C files");
+        status = cli_fail(
+            "there is no operator to check: a folder must hold the source files of one library ('dovetail build FOLDER' says which it "
+            "finds), or binaries (.so)");
     for (size_t i = 0; i < t->n && !status && !check_wanted(options, "binding"); i++)
         if (t->ops[i].refused) /* else "binding" reports it */
             status = cli_fail("%s", t->ops[i].refused);
@@ -649,8 +685,14 @@ static int check_once(const cli_args *args, check_options *options)
 
 /* ---- Watching ------------------------------------------------------------------------------------------------------------ */
 
-/* A number that changes with a file; of a folder, with its binaries, or with headers beside a C file. */
-static uint64_t state_of(const char *path, const char *ending, int depth)
+/* True if a change of the file is one of what is checked: a binary, a source or a header. */
+static bool is_watched(const char *path, bool only_headers)
+{
+    return ends_with(path, ".h") || (!only_headers && (ends_with(path, ".so") || cli_ends_as_source(path)));
+}
+
+/* Returns a number that changes with a file, or with the watched files of a folder. */
+static uint64_t state_of(const char *path, bool only_headers, int depth)
 {
     struct stat s;
     struct dirent **names;
@@ -663,8 +705,8 @@ static uint64_t state_of(const char *path, const char *ending, int depth)
     const int n = depth ? scandir(path, &names, NULL, alphasort) : -1;
     for (int i = 0; i < n; i++) {
         char *full = cli_join(path, names[i]->d_name);
-        if (*names[i]->d_name != '.' && (ends_with(full, ending) || is_folder(full)))
-            state = state * 31 + state_of(full, ending, depth - 1);
+        if (*names[i]->d_name != '.' && (is_watched(full, only_headers) || cli_is_folder(full)))
+            state = state * 31 + state_of(full, only_headers, depth - 1);
         free(full);
         free(names[i]);
     }
@@ -675,18 +717,18 @@ static uint64_t state_of(const char *path, const char *ending, int depth)
 
 static uint64_t state_of_all(const cli_args *args)
 {
-    uint64_t state = cli_has(args, "torch") ? state_of(cli_get(args, "torch"), "", 0) : 0;
+    uint64_t state = cli_has(args, "torch") ? state_of(cli_get(args, "torch"), true, 0) : 0;
     for (size_t i = 0; i < args->nwords; i++) {
         const char *word = args->words[i], *slash = strrchr(word, '/');
-        state = state * 31 + state_of(word, ".so", 2);
+        state = state * 31 + state_of(word, false, 2);
         char *folder = slash ? cli_format("%.*s/", (int)(slash - word), word) : cli_format(".");
-        if (ends_with(word, ".c"))
-            state = state * 31 + state_of(folder, ".h", 1);
+        if (cli_ends_as_source(word))
+            state = state * 31 + state_of(folder, true, 1);
         free(folder);
     }
     for (size_t i = 0; i < args->ngiven; i++)
         if (!strcmp(args->given[i].option->name, "include"))
-            state = state * 31 + state_of(args->given[i].value, ".h", 1);
+            state = state * 31 + state_of(args->given[i].value, true, 1);
     return state;
 }
 
@@ -741,7 +783,7 @@ static int run(const cli_args *args)
     if (cli_has(args, "torch") ? args->nwords > 0 : cli_has(args, "contract"))
         return cli_usage(args->verb, "option '--torch' takes no other target, and '--contract' needs '--torch'");
     if (!args->nwords && !cli_has(args, "torch"))
-        return cli_usage(args->verb, "expected a binary, a C file, a package or the name of an operator");
+        return cli_usage(args->verb, "expected a binary, a C file, a folder, a package or the name of an operator");
     if (cli_get_int(args, "seed", 0, INT64_MAX, 1, &seed) || cli_get_int(args, "time", 1, 1000000, 0, &seconds) ||
         cli_get_int(args, "case-ms", 8, 1000000, CASE_MS, &case_ms) ||
         cli_get_int(args, "cases", 1, CHECK_MOST_CASES, cli_has(args, "quick") ? QUICK : 0, &cases) ||
@@ -776,7 +818,8 @@ static const cli_option options[] = {
 };
 
 static const char *const examples[] = { "dovetail check my_ops.so", "every operator of a binary",
-    "dovetail check my_ops.c --only memory", "one property; the file is built first", "dovetail check my_ops.so --repro broken",
+    "dovetail check my_ops.c --only memory", "one property; the file is built first", "dovetail check .",
+    "the library whose source files lie in this folder", "dovetail check my_ops.so --repro broken",
     "a C program and a Python script for each failure, in the folder broken",
     "dovetail check --torch my_extension --op my_ops::gelu", "an operator of torch's that was not written with Dovetail",
     "dovetail check --json my_ops.so", "for programs", NULL };

@@ -213,11 +213,10 @@ static int run(const cli_args *args)
 {
     dv_operator *op;
     dv_site *site = NULL;
-    size_t first = 0;
+    const size_t first = cli_count_binaries(args);
     const char *isa = cli_get(args, "isa");
-    while (first < args->nwords && cli_is_binary(args->words[first]))
-        if (cli_load(args, args->words[first++]))
-            return CLI_FAILED;
+    if (cli_load(args, first, true))
+        return CLI_FAILED;
     if (first >= args->nwords)
         return cli_usage(args->verb, "expected the name of an operator");
     if (isa && dv_set_isa(isa))
@@ -245,7 +244,7 @@ static const char *const examples[] = { "dovetail explain my_ops.so my_ops::swig
 const cli_verb verb_explain = {
     .name = "explain",
     .purpose = "show which kernel a call takes and why, and what comes out",
-    .usage = "[options] [FILE.so | FILE.c ...] NAMESPACE::OPERATOR [ARGUMENT | NAME=ARGUMENT ...]",
+    .usage = "[options] [FILE.so | FILE.c | FOLDER ...] NAMESPACE::OPERATOR [ARGUMENT | NAME=ARGUMENT ...]",
     .about =
         "Checks the arguments as a call would, prints each kernel row with its verdict, and the inferred results. Runs "
         "nothing and\n"

@@ -16,12 +16,10 @@ static void add(dv_operator ***all, size_t *n, dv_operator *op)
 static int gather(const cli_args *args, dv_operator ***all, size_t *n)
 {
     bool named = false;
-    for (size_t i = 0; i < args->nwords; i++) {
+    for (size_t i = 0; i < args->nwords; i++)
         named = named || !cli_is_binary(args->words[i]);
-        const int status = cli_is_binary(args->words[i]) ? cli_load(args, args->words[i]) : CLI_OK;
-        if (status)
-            return status;
-    }
+    if (cli_load(args, args->nwords, true))
+        return CLI_FAILED;
     for (size_t i = 0; i < args->nwords; i++) {
         dv_operator **found;
         size_t count;
@@ -100,7 +98,7 @@ static const char *const examples[] = { "dovetail info my_ops.so", "every operat
 const cli_verb verb_info = {
     .name = "info",
     .purpose = "show what operators declare: schema, contract, kernels, gradient",
-    .usage = "[options] FILE.so | FILE.c | NAMESPACE | NAMESPACE::OPERATOR ...",
+    .usage = "[options] FILE.so | FILE.c | FOLDER | NAMESPACE | NAMESPACE::OPERATOR ...",
     .about =
         "Prints an operator's schema, what it is, its contract in words with the order in which sizes are solved, its gradient\n"
         "and native form, and its kernel rows in the order in which they are tried. Binaries are loaded first; the shipped\n"

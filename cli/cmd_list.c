@@ -104,9 +104,8 @@ static int run(const cli_args *args)
 {
     listing to = { 0 };
     dv_library *const *libraries;
-    for (size_t i = 0; i < args->nwords; i++)
-        if (cli_load(args, args->words[i]))
-            return CLI_FAILED;
+    if (cli_load(args, args->nwords, false))
+        return CLI_FAILED;
     const size_t given = cli_libraries(&libraries);
     cli_load_shipped();
     const size_t n = cli_libraries(&libraries);
@@ -143,7 +142,7 @@ static const char *const examples[] = { "dovetail list", "the shipped operators"
 const cli_verb verb_list = {
     .name = "list",
     .purpose = "list the shipped operators and those of your binaries",
-    .usage = "[options] [FILE.so | FILE.c ...]",
+    .usage = "[options] [FILE.so | FILE.c | FOLDER ...]",
     .about = "One line for each operator, grouped by the binary that holds it.",
     .options = options,
     .builds = true,

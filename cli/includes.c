@@ -1,6 +1,10 @@
-/* Detection of operator files: source files that include <dovetail_op.h>, directly or through other headers. */
+/* Source files of a folder, and detection of operator files: those that include <dovetail_op.h>, directly or through other
+ * headers. */
 #include "cli.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -12,6 +16,7 @@ typedef struct include_search {
         ino_t inode;
     } *seen; /* the files that were read: headers may include each other */
     size_t nseen;
+    cli_text *missing; /* receives the names of headers that were not found; NULL: none are recorded */
 } include_search;
 
 /* Returns the name in an #include directive without its quotes or brackets; NULL if the line is none. *quoted: true if the name
@@ -61,6 +66,29 @@ static bool include_is_new(include_search *s, const char *path)
     return true;
 }
 
+/* True if a compiler finds a header by itself: one of C++, of the C library or of the compiler. */
+static bool include_is_system(const char *name)
+{
+    static const char *const folders[] = { "/usr/include", "/usr/include/*-linux-*", "/usr/local/include",
+        "/usr/lib/gcc/*/*/include", "/usr/lib/llvm-*/lib/clang/*/include", "/usr/lib/clang/*/include" };
+    bool found = !strchr(name, '.');
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && !found; i++) {
+        glob_t matches = { 0 };
+        char *pattern = cli_format("%s/%s", folders[i], name);
+        found = !glob(pattern, GLOB_NOSORT, NULL, &matches);
+        globfree(&matches);
+        free(pattern);
+    }
+    return found;
+}
+
+/* Records the name of a header that was not found, once. Skips headers that compilers find by themselves. */
+static void include_add_missing(include_search *s, const char *name)
+{
+    if (s->missing && !include_is_system(name) && !(s->missing->data && strstr(s->missing->data, name)))
+        cli_addf(s->missing, "%s%s", s->missing->size ? ", " : "", name);
+}
+
 /* True if a file that is new to this search includes <dovetail_op.h>, directly or through another header. <dovetail.h>, which
  * programs include, does not count. */
 static bool include_reaches_operators(include_search *s, const char *path)
@@ -74,6 +102,8 @@ static bool include_reaches_operators(include_search *s, const char *path)
             if (name && strcmp(name, "dovetail.h")) {
                 char *next = include_path(s, path, name, quoted);
                 found = !strcmp(name, "dovetail_op.h") || (next && include_reaches_operators(s, next));
+                if (!found && !next)
+                    include_add_missing(s, name);
                 free(next);
             }
             free(name);
@@ -82,9 +112,10 @@ static bool include_reaches_operators(include_search *s, const char *path)
     return found;
 }
 
-bool cli_is_operator_file(const char *path, const char *const *folders, size_t nfolders)
+/* True if a source file includes <dovetail_op.h>. missing (or NULL) receives the names of headers that were not found. */
+static bool is_operator_file(const char *path, const char *const *folders, size_t nfolders, cli_text *missing)
 {
-    include_search s = { .folders = folders, .nfolders = nfolders };
+    include_search s = { .folders = folders, .nfolders = nfolders, .missing = missing };
     const bool found = include_reaches_operators(&s, path);
     free(s.seen);
     return found;
@@ -96,4 +127,88 @@ bool cli_is_program_file(const char *path)
     const bool found = !cli_read_file(path, &text) && (strstr(text.data, " main(") || strstr(text.data, "\nmain("));
     cli_text_free(&text);
     return found;
+}
+
+bool cli_ends_as_source(const char *name)
+{
+    static const char *const ends[] = { ".c", ".cpp", ".cu", ".cce" };
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (n > strlen(ends[i]) && !strcmp(name + n - strlen(ends[i]), ends[i]))
+            return true;
+    return false;
+}
+
+bool cli_defines_library(const char *path)
+{
+    static const char macro[] = "DV_LIBRARY";
+    cli_text text = { 0 };
+    bool found = false;
+    if (!cli_read_file(path, &text))
+        for (const char *line = text.data; line && !found; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+            line += strspn(line, " \t");
+            found = !strncmp(line, macro, sizeof macro - 1);
+        }
+    cli_text_free(&text);
+    return found;
+}
+
+bool cli_is_one_library(const char *const *files, size_t n)
+{
+    size_t libraries = 0;
+    for (size_t i = 0; i < n; i++)
+        libraries += cli_defines_library(files[i]);
+    return libraries <= 1;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+/* Returns the include path: --include folders and -I flags in command-line order, then Dovetail's headers, which are home's. The
+ * caller frees the list, and not its strings. */
+static const char **include_folders(const cli_args *args, const char *headers, size_t *n)
+{
+    const char **folders = cli_alloc(NULL, args->ngiven + 1, sizeof *folders);
+    *n = 0;
+    for (size_t i = 0; i < args->ngiven; i++) {
+        const char *name = args->given[i].option->name, *value = args->given[i].value;
+        if (!strcmp(name, "include"))
+            folders[(*n)++] = value;
+        else if (!strcmp(name, "flag") && !strncmp(value, "-I", 2) && value[2])
+            folders[(*n)++] = value + 2;
+    }
+    folders[(*n)++] = headers;
+    return folders;
+}
+
+static void add_file(const char ***files, size_t *n, const char *path)
+{
+    *files = cli_alloc(*files, *n + 1, sizeof **files);
+    (*files)[(*n)++] = path;
+}
+
+int cli_find_sources(const cli_args *args, const char *folder, cli_sources *out, cli_text *missing)
+{
+    const char *home = cli_home();
+    DIR *dir = home ? opendir(folder) : NULL;
+    *out = (cli_sources){ 0 };
+    if (!dir)
+        return home ? cli_fail("cannot read the folder '%s': %s", folder, strerror(errno)) : CLI_FAILED;
+    size_t nfolders;
+    char *headers = cli_join(home, "include");
+    const char **folders = include_folders(args, headers, &nfolders);
+    for (struct dirent *e; (e = readdir(dir));)
+        if (cli_ends_as_source(e->d_name) && *e->d_name != '.') {
+            char *path = cli_format("%s/%s", folder, e->d_name);
+            const bool found = is_operator_file(path, folders, nfolders, missing);
+            add_file(found ? &out->files : &out->others, found ? &out->nfiles : &out->nothers, cli_join(folder, e->d_name));
+            free(path);
+        }
+    closedir(dir);
+    free(folders);
+    free(headers);
+    if (out->nfiles)
+        qsort(out->files, out->nfiles, sizeof *out->files, by_name);
+    if (out->nothers)
+        qsort(out->others, out->nothers, sizeof *out->others, by_name);
+    return CLI_OK;
 }

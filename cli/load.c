@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static dv_library **libraries;
@@ -14,17 +15,41 @@ static bool ends_with(const char *s, const char *end)
     return n > m && !strcmp(s + n - m, end);
 }
 
-/* True if the word ends like a source file and has a '/' or names a file. An operator's overload may end so, too: "f.c". */
-bool cli_is_source(const char *word)
+bool cli_is_folder(const char *path)
 {
-    static const char *const ends[] = { ".c", ".cpp", ".cu", ".cce" };
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(word, ends[i]))
-            return strchr(word, '/') || !access(word, F_OK);
-    return false;
+    struct stat s;
+    return !stat(path, &s) && S_ISDIR(s.st_mode);
 }
 
+/* True if a folder holds a file that ends like a source file. */
+static bool holds_sources(const char *folder)
+{
+    DIR *dir = cli_is_folder(folder) ? opendir(folder) : NULL;
+    bool found = false;
+    for (struct dirent *e; dir && !found && (e = readdir(dir));)
+        found = *e->d_name != '.' && cli_ends_as_source(e->d_name);
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+/* True if the word ends like a source file and has a '/' or names a file. An operator's overload may end so, too: "f.c". */
+static bool is_source_file(const char *word)
+{
+    return cli_ends_as_source(word) && !cli_is_folder(word) && (strchr(word, '/') || !access(word, F_OK));
+}
+
+bool cli_is_source(const char *word) { return is_source_file(word) || holds_sources(word); }
+
 bool cli_is_binary(const char *word) { return strchr(word, '/') || ends_with(word, ".so") || cli_is_source(word); }
+
+size_t cli_count_binaries(const cli_args *args)
+{
+    size_t n = 0;
+    while (n < args->nwords && cli_is_binary(args->words[n]))
+        n++;
+    return n;
+}
 
 static int load(const char *path, bool shipped)
 {
@@ -40,19 +65,22 @@ static int load(const char *path, bool shipped)
     return CLI_OK;
 }
 
-/* Builds a source file in the user's cache folder. Returns the path of the binary, which the caller frees. NULL: the build
- * failed, and its messages were printed. */
-static char *build(const cli_args *args, const char *source)
+/* Builds sources as one library in the user's cache folder. Returns the path of the binary, which the caller frees. NULL: the
+ * build failed, and its messages were printed. */
+static char *build(const cli_args *args, const char *const *sources, size_t nsources)
 {
     const char *const *options = cli_build_arguments(args);
     size_t n = 3, noptions = 0;
     while (options[noptions])
         noptions++;
-    const char **argv = cli_alloc(NULL, noptions + 6, sizeof *argv);
+    const char **argv = cli_alloc(NULL, noptions + nsources + 5, sizeof *argv);
     argv[0] = "/proc/self/exe", argv[1] = "build", argv[2] = "--cached";
     for (size_t i = 0; i < noptions; i++)
         argv[n++] = options[i];
-    argv[n++] = "--", argv[n++] = source, argv[n] = NULL;
+    argv[n++] = "--";
+    for (size_t i = 0; i < nsources; i++)
+        argv[n++] = sources[i];
+    argv[n] = NULL;
     cli_text output = { 0 };
     const int status = cli_run(argv, NULL, &output);
     while (output.size && output.data[output.size - 1] == '\n')
@@ -69,11 +97,41 @@ static char *build(const cli_args *args, const char *source)
     return path;
 }
 
-int cli_load(const cli_args *args, const char *path)
+static int load_sources(const cli_args *args, const char *const *sources, size_t n)
 {
-    char *built = cli_is_source(path) ? build(args, path) : NULL;
-    const int status = cli_is_source(path) && !built ? cli_fail("'%s' was not built", path) : load(built ? built : path, false);
+    char *built = build(args, sources, n);
+    const int status = built ? load(built, false)
+                             : cli_fail("'%s'%s not built", *sources, n > 1 ? " and the other files were" : " was");
     free(built);
+    return status;
+}
+
+const char **cli_one_library(const cli_args *args, size_t n, size_t *nfiles)
+{
+    const char **files = cli_alloc(NULL, n + 1, sizeof *files);
+    *nfiles = 0;
+    for (size_t i = 0; i < n; i++)
+        if (is_source_file(args->words[i]))
+            files[(*nfiles)++] = args->words[i];
+    if (*nfiles > 1 && cli_is_one_library(files, *nfiles))
+        return files;
+    free(files);
+    *nfiles = 0;
+    return NULL;
+}
+
+int cli_load(const cli_args *args, size_t n, bool names)
+{
+    size_t nfiles;
+    const char **files = cli_one_library(args, n, &nfiles);
+    int status = files ? load_sources(args, files, nfiles) : CLI_OK;
+    for (size_t i = 0; i < n && !status; i++) {
+        const char *const word = args->words[i];
+        if ((names && !cli_is_binary(word)) || (files && is_source_file(word)))
+            continue;
+        status = is_source_file(word) || cli_is_folder(word) ? load_sources(args, &word, 1) : load(word, false);
+    }
+    free(files);
     return status;
 }
 

@@ -74,17 +74,18 @@ def load(path, *more, flags=(), verbose=False, attach=True):
     """Load an operator binary: gives a Library. A file whose content is loaded already gives the same Library. A file that has changed
     since it was loaded is refused with the way out: close() the Library first.
 
-    Or source files (.c, .cu): they are compiled as by `dovetail build`, and the binary is kept in a folder of the user's ($DOVETAIL_CACHE,
+    Or source files (.c, .cpp, .cu, .cce), or a folder of them: they are compiled as by `dovetail build`, and the binary is kept in a folder of the user's ($DOVETAIL_CACHE,
     else $XDG_CACHE_HOME/dovetail, else ~/.cache/dovetail) until a source, a header, an option or the compiler changes. A compiler's
     errors are a DovetailError.
 
         my_ops = dovetail.load("my_ops.c", "my_ops_cuda.cu", flags=["-I", "include"])
+        my_ops = dovetail.load("my_ops")  # the folder's operator files
 
     flags: more arguments of `dovetail build`. verbose: show the commands that run.
     attach: make them operators of the frameworks too, in each that has its own, now or as soon as it is imported.
     """
     path = os.fsdecode(path)
-    if not more and not path.endswith((".c", ".cu")):
+    if not more and not path.endswith((".c", ".cpp", ".cu", ".cce")) and not os.path.isdir(path):
         return _load_binary(path, attach)
     from ._source import build
     sources = [path, *map(os.fsdecode, more)]

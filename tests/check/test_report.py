@@ -4,6 +4,7 @@ import os
 import pathlib
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import termios
@@ -152,6 +153,47 @@ def test_one_operator_of_a_folder(check, tmp_path):
     assert set(check(tmp_path, "--only", "binding")["operators"]) == {"tail_unwritten::scale", "index_not_checked::pick"}
     assert check(tmp_path, "--only", "binding", "--op", "pick")["operators"] == ["index_not_checked::pick"]
     assert len(check(tmp_path, "--only", "binding", "--op", "pick", "--op", "scale")["operators"]) == 2
+
+
+SCALE = """#include <dovetail_op.h>
+#include "other.h"
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int f_f32(dv_context *c, const struct f *a)
+{
+    (void)c;
+    for (int64_t i = 0; i < dv_numel(a->x); i++)
+        ((float *)a->out->data)[i] = halve(((const float *)a->x->data)[i], dv_numel(a->x));
+    return DV_OK;
+}
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f_f32)));
+DV_LIBRARY(parts, &dv_op_f);
+"""
+HALVE = """#include "other.h"
+float halve(float x, int64_t n)
+{
+    const int table[4] = {2, 2, 2, 2};
+    if (n == 123456)
+        return -x;
+    return x / table[TABLE_INDEX];
+}
+"""
+
+
+def test_a_library_of_several_files(check, tmp_path):
+    """By folder or by names it is built as one library, so that `undefined` has its source."""
+    (tmp_path / "one.c").write_text(SCALE), (tmp_path / "two.c").write_text(HALVE), (tmp_path / "plain.c").write_text("int x = ;\n")
+    (tmp_path / "other.h").write_text("#include <dovetail_op.h>\nDV__HIDDEN float halve(float x, int64_t n);\n")
+    for words in ([tmp_path], [tmp_path / "one.c", tmp_path / "two.c"]):
+        assert check(*words, "--only", "binding,undefined", "-D", "TABLE_INDEX=n%4")["ok"]
+        report = check(*words, "--only", "undefined", "-D", "TABLE_INDEX=n")
+        assert [r["result"] for r in report["results"]] == ["fail"] and report["results"][0]["kind"] == "undefined behaviour"
+    if platform.machine() == "x86_64" and shutil.which("gcc"):
+        assert "lines that no case reached: two.c: 6\n" in check(tmp_path, "--only", "undefined", "-D", "TABLE_INDEX=n%4")["table"]
+    build = [pathlib.Path(os.environ["DOVETAIL_BUILD"]) / "bin" / "dovetail", "build", tmp_path, "-D", "TABLE_INDEX=0", "-o", tmp_path / "old.so"]
+    subprocess.run(build, check=True, capture_output=True)  # of the same library: what lies in the sources is checked
+    report = check(tmp_path, "--only", "binding,undefined", "-D", "TABLE_INDEX=n")
+    assert report["operators"] == ["parts::f"] and not report["ok"]
 
 
 def test_a_binary_of_a_folder_that_cannot_be_loaded(check, binary, tmp_path):

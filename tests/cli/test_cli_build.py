@@ -160,6 +160,37 @@ def test_a_library_over_several_files(dovetail, source):
     assert "none of the .c, .cpp, .cu or .cce files in empty includes" in dovetail("build", "empty", code=1).err
 
 
+def test_every_verb_takes_a_library_of_several_files(dovetail, source):
+    """By their names, or by their folder, in any place; two libraries stay two."""
+    a, b = two_files(source)
+    dovetail.write("ops/a.c", a), dovetail.write("ops/b.c", b), dovetail.write("ops/other.c", "int not_an_operator;\n")
+    call = ["my_ops::swiglu", "f32[2]", "f32[2]"]
+    env = {"DOVETAIL_CACHE": str(dovetail.folder / "cache"), "DOVETAIL_PYTHON": ""}
+    for words in (["ops"], ["./ops/"], ["ops/a.c", "ops/b.c"]):
+        assert {op["name"] for op in dovetail("info", "--json", *words, env=env).json["operators"]} == {"my_ops::swiglu", "my_ops::swiglu_grad"}
+        assert dovetail("info", "swiglu_grad", *words, env=env).out.startswith("my_ops::swiglu_grad(")
+        assert "my_ops::swiglu_grad" in dovetail("list", *words, env=env).out
+        assert "taken" in dovetail("explain", *words, *call, env=env).out
+        assert dovetail("bench", "--json", "--time", "1", *words, *call, env=env).json["ok"]
+        assert dovetail("check", "--json", "--only", "binding", *words, env=env).json["ok"]
+    dovetail.write("one/one.c", source.replace("DV_LIBRARY(my_ops", "DV_LIBRARY(ones"))
+    names = {op["name"] for op in dovetail("info", "--json", "one/one.c", "ops", env=env).json["operators"]}
+    assert names == {op["name"] for op in dovetail("info", "--json", "one", "ops", env=env).json["operators"]} and len(names) == 4
+    dovetail.write("two.c", source.replace("DV_LIBRARY(my_ops", "DV_LIBRARY(twos"))
+    assert len(dovetail("info", "--json", "one/one.c", "two.c", env=env).json["operators"]) == 4
+    (dovetail.folder / "empty").mkdir()
+    assert "in empty/ includes <dovetail_op.h>" in dovetail("info", "empty/", code=1, env=env).err
+    assert "operator empty not found" in dovetail("info", "empty", code=1, env=env).err
+
+
+def test_a_header_of_a_folder_that_is_not_named(dovetail, source):
+    """The message names the header that is missing, and none that the compiler finds."""
+    dovetail.write("ops/a.c", '#include <stddef.h>\n#include "mine.h"\n' + source.replace("#include <dovetail_op.h>", ""))
+    dovetail.write("ops/mine.h", "#include <common/all.h>\n#include <math.h>\n"), dovetail.write("headers/common/all.h", "#include <dovetail_op.h>\n")
+    assert "not found: common/all.h (name their folder with -I)" in dovetail("build", "ops", code=1).err
+    dovetail("build", "ops", "-I", "headers")
+
+
 CPP = """
 #include <dovetail_op.h>
 #include <stdexcept>

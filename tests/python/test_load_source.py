@@ -486,3 +486,16 @@ def test_the_debug_ladder(place):
     called = subprocess.run([sys.executable, "-c", code], cwd=place.folder, env=place.env(DOVETAIL_DEBUG="4"), capture_output=True, text=True, check=True)
     assert "dovetail: call kept_ops::f(x=f32[2, 3]): row f\n" in called.stderr
     assert printed["2"].startswith(loaded + "\n") and "dovetail:     CPU: f (kept_ops) [kernel]\n" in printed["2"]
+
+
+def test_a_folder(tmp_path, monkeypatch):
+    """A library of several files, by the name of its folder."""
+    monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "ops"
+    folder.mkdir()
+    (folder / "op.c").write_text(SOURCE.replace("ADD;", "ADD + more();").replace("kept_ops", "folder_ops") + LIBRARY.replace("kept_ops", "folder_ops"))
+    (folder / "add.h").write_text("#include <dovetail_op.h>\n#define ADD 1\nDV__HIDDEN float more(void);\n")
+    (folder / "more.c").write_text('#include "add.h"\nfloat more(void) { return 4; }\n')
+    with dovetail.load(folder) as ops:
+        assert ops.f(numpy.zeros(2, "f")).tolist() == [5, 5]
+        assert dovetail.load(str(folder)) is ops

@@ -608,9 +608,9 @@ static int check(const cli_args *args, targets *t, check_options *options)
     else if (!status && cli_has(args, "op"))
         status = keep_named(t, args);
     if (!status && !t->n)
-        status = cli_fail(
-            "there is no operator to check: a folder must hold the source files of one library ('dovetail build FOLDER' says which it "
-            "finds), or binaries (.so)");
+        status = cli_fail("there is no operator to check: a folder must hold the source files of one library ('dovetail build "
+                          "FOLDER' says which it "
+                          "finds), or binaries (.so)");
     for (size_t i = 0; i < t->n && !status && !check_wanted(options, "binding"); i++)
         if (t->ops[i].refused) /* else "binding" reports it */
             status = cli_fail("%s", t->ops[i].refused);

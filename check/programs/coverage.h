@@ -1,18 +1,19 @@
-/* Before the C file of an operator that is built with -fsanitize-coverage=trace-pc: which of its blocks run, in the file that
+/* Before each C file of an operator that is built with -fsanitize-coverage=trace-pc: which of its blocks run, in the file that
  * DOVETAIL_COVERAGE names, also of processes that crash. A byte for each address behind a call of the function below; the first
- * eight are the function's own. No header of the system is included: it would come before what the operator's file defines. */
+ * eight are the function's own. The definitions are weak, so that several files share one. No header of the system is included:
+ * it would come before what the operator's file defines. */
 #pragma once
 extern char *getenv(const char *name);
 extern int open(const char *path, int flags, ...);
 extern void *mmap(void *address, unsigned long size, int protection, int flags, int fd, long offset);
 extern const char __ehdr_start __attribute__((visibility("hidden")));
 #ifdef __clang__
-#define DV__NOT_COVERED __attribute__((no_sanitize("coverage"), visibility("hidden")))
+#define DV__NOT_COVERED __attribute__((no_sanitize("coverage"), weak, visibility("hidden")))
 #else
-#define DV__NOT_COVERED __attribute__((no_sanitize_coverage, visibility("hidden")))
+#define DV__NOT_COVERED __attribute__((no_sanitize_coverage, weak, visibility("hidden")))
 #endif
 enum { DV__COVERED = 1 << 22 };
-static unsigned char *dv__covered;
+__attribute__((weak, visibility("hidden"))) unsigned char *dv__covered;
 DV__NOT_COVERED void __sanitizer_cov_trace_pc(void);
 DV__NOT_COVERED void __sanitizer_cov_trace_pc(void)
 {

@@ -61,11 +61,13 @@ const dv__row *dv__choose_row(dv__call *c, const dv__entry *entry, int *status)
 
 const char *dv__row_reason(dv__call *c, const dv__row *row, char *buffer, size_t size)
 {
+    char found[200];
     bool holds = true;
     if (!runs_on(row, c->device.type))
         snprintf(buffer, size, "it is for %s, and the tensors are on %s", row->device, dv_device_name(c->device.type));
     else if (row->dtypes && !dv__dtype_sets_match(row->dtypes, &c->solution))
-        snprintf(buffer, size, "it takes %s, and the tensors have other dtypes", row->dtypes_text);
+        snprintf(buffer, size, "it takes %s, and %s", row->dtypes_text,
+            dv__dtype_sets_reason(row->dtypes, c->op->contract, c->args, &c->solution, found, sizeof found));
     else if (row->isas >> DV__ISA_UNKNOWN)
         snprintf(buffer, size, "this runtime does not know the instruction set %s", row->isa_text);
     else if (!dv__isa_available(row->isas))

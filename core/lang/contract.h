@@ -123,6 +123,9 @@ int dv__predicate_eval(const dv__contract *c, const dv__predicate *p, const dv_v
 typedef struct dv__dtype_sets dv__dtype_sets;
 int dv__dtype_sets_parse(const char *text, const dv__contract *c, dv__arena *arena, dv__dtype_sets **out); /* NULL text: NULL */
 bool dv__dtype_sets_match(const dv__dtype_sets *sets, const dv__solution *s);
+/* Prints why sets do not match: "argument 'x' is f64", or for a computed dtype "T is f64". Returns buffer. */
+const char *dv__dtype_sets_reason(
+    const dv__dtype_sets *sets, const dv__contract *c, const dv_value *args, const dv__solution *s, char *buffer, size_t size);
 
 void dv__contract_describe(const dv__contract *c, dv__text *to); /* in words, with the order of solving */
 void dv__contract_json(const dv__contract *c, dv__text *to);

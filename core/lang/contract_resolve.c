@@ -224,6 +224,9 @@ static int create_variables(dv__contract *c)
             return status;
         d->var = (int16_t)dim;
         c->dims[dim].defined = true;
+        for (uint32_t k = 0; k < i; k++)
+            if (c->definitions[k].var == dim && dv__when_meet(c->definitions[k].when, d->when))
+                return dv__fail_at(DV_ECONTRACT, c->text, d->at, "'%s' is given twice; write == for a condition on it", d->name);
     }
     for (uint32_t i = 0; i < c->nunbacked; i++) {
         const dv__expr name = { .kind = DV__EXPR_NAME, .name = c->unbacked[i].name, .at = c->unbacked[i].at };

@@ -240,7 +240,8 @@ int dv__dtype_sets_parse(const char *text, const dv__contract *c, dv__arena *are
     return DV_OK;
 }
 
-bool dv__dtype_sets_match(const dv__dtype_sets *sets, const dv__solution *s)
+/* Returns the first set that does not contain the dtype of its variable, or NULL. */
+static const struct one_set *find_mismatch(const dv__dtype_sets *sets, const dv__solution *s)
 {
     for (uint32_t i = 0; sets && i < sets->n; i++) {
         const struct one_set *set = &sets->sets[i];
@@ -249,7 +250,23 @@ bool dv__dtype_sets_match(const dv__dtype_sets *sets, const dv__solution *s)
         for (uint32_t k = 0; k < set->n && !found; k++)
             found = set->keys[k] == key;
         if (!found)
-            return false;
+            return set;
     }
-    return true;
+    return NULL;
+}
+
+bool dv__dtype_sets_match(const dv__dtype_sets *sets, const dv__solution *s) { return !find_mismatch(sets, s); }
+
+const char *dv__dtype_sets_reason(
+    const dv__dtype_sets *sets, const dv__contract *c, const dv_value *args, const dv__solution *s, char *buffer, size_t size)
+{
+    const struct one_set *set = find_mismatch(sets, s);
+    const char *name = NULL, *found = set ? dv_dtype_name(s->registers[set->reg].dtype) : "";
+    for (uint32_t i = 0; set && i < c->npatterns && !name; i++) { /* the first tensor with this dtype variable */
+        const dv__pattern *t = &c->patterns[i];
+        if (t->dtype.kind == DV__DTYPE_VAR && t->dtype.ref == set->var && args[t->slot].type != DV_VALUE_NONE)
+            name = t->name;
+    }
+    snprintf(buffer, size, name ? "argument '%s' is %s" : "%s is %s", name ? name : set ? c->dtypes[set->var].name : "", found);
+    return buffer;
 }

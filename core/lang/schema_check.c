@@ -6,13 +6,6 @@
 
 /* ---- Validation ---------------------------------------------------------------------------------------------------------- */
 
-static const dv__type *bare(const dv__type *t) /* without ? and [] */
-{
-    while (t->kind == DV__TYPE_OPTIONAL || t->kind == DV__TYPE_LIST)
-        t = t->elems[0];
-    return t;
-}
-
 static int fail(const dv__schema *s, const dv__argument *a, const char *is, const char *format, ...) DV__PRINTF(4, 5);
 static int fail(const dv__schema *s, const dv__argument *a, const char *is, const char *format, ...)
 {
@@ -42,7 +35,7 @@ static int check_alias(const dv__schema *s, const dv__argument *a, bool is_retur
     const char *is = is_return ? "return" : "argument";
     if (!a->alias)
         return DV_OK;
-    if (bare(a->type)->kind != DV__TYPE_TENSOR)
+    if (dv__type_bare(a->type)->kind != DV__TYPE_TENSOR)
         return fail(s, a, is, "only tensors have alias annotations");
     for (const dv__alias *x = a->alias; x; x = x->element)
         for (size_t i = 0; i < x->nbefore; i++) {
@@ -86,11 +79,13 @@ static int64_t list_size(const dv_value *v) /* -1: no list */
 static int check_argument(const dv__schema *s, const dv__argument *a, bool is_return)
 {
     const char *is = is_return ? "return" : "argument";
-    const dv__type *t = bare(a->type);
+    const dv__type *t = dv__type_bare(a->type);
     if (t->kind == DV__TYPE_OTHER || t->kind == DV__TYPE_TUPLE) {
         dv__text name = { 0 };
+        char hint[160] = "";
         dv__type_print(a->type, &name);
-        const int status = fail(s, a, is, "an operator cannot have the type %s", name.failed ? "it has" : name.data);
+        const int status = fail(s, a, is, "an operator cannot have the type %s%s", name.failed ? "it has" : name.data,
+            dv__type_is_unknown(t) ? dv__type_hint(t->name, hint, sizeof hint) : "");
         dv__text_deinit(&name);
         return status;
     }

@@ -522,6 +522,11 @@ static int parse_scalar(constants *c, const dv__type *type, dv__default *out)
 int dv__default_parse(dv__lexer *lx, dv__arena *arena, const dv__type *type, dv__default *out)
 {
     constants c = { lx, arena, lx->token.start };
+    const dv__type *bare = dv__type_bare(type);
+    char hint[160];
+    if (dv__type_is_unknown(bare))
+        return dv__fail_at(DV_ESYNTAX, lx->text, c.at, "a default of the unknown type '%.60s'%s", bare->name,
+            dv__type_hint(bare->name, hint, sizeof hint));
     memset(out, 0, sizeof *out);
     out->has = true;
     switch (type->kind) {

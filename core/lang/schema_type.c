@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/near.h"
 #include "lang/schema_types.h"
 
 enum { MAX_DEPTH = 64, MAX_UNION = 256 };
@@ -461,17 +462,43 @@ static int join(dv__arena *arena, const char **name, const char *part)
     return DV_OK;
 }
 
+static const struct {
+    const char *word;
+    enum dv__type_kind kind;
+    const char *name;
+} base[] = {
+#define BASE(word, kind, name) { word, DV__TYPE_##kind, name },
+    DV__BASE_TYPES(BASE)
+#undef BASE
+};
+
+const char *dv__type_hint(const char *name, char *buffer, size_t size)
+{
+    static const char *const others[][2] = { { "double", "float" }, { "long", "int" }, { "integer", "int" }, { "int64_t", "int" },
+        { "string", "str" }, { "boolean", "bool" }, { "dtype", "ScalarType" } }; /* words of other languages */
+    dv__near near = { .wanted = name };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(name, others[i][0]))
+            return snprintf(buffer, size, "; did you mean %s?", others[i][1]), buffer;
+    for (size_t i = 0; i < sizeof base / sizeof *base; i++)
+        if (base[i].kind != DV__TYPE_OTHER && !strcmp(base[i].word, base[i].name))
+            dv__near_add(&near, base[i].word);
+    while (near.n && near.best[near.n - 1].distance > near.best[0].distance)
+        near.n--;
+    return dv__near_print(&near, buffer, size);
+}
+
+const dv__type *dv__type_bare(const dv__type *t)
+{
+    while (t->kind == DV__TYPE_OPTIONAL || t->kind == DV__TYPE_LIST)
+        t = t->elems[0];
+    return t;
+}
+
+bool dv__type_is_unknown(const dv__type *t) { return t->kind == DV__TYPE_OTHER && *t->name >= 'a' && *t->name <= 'z'; }
+
 static int parse_base(parser *p, const dv__type **out)
 {
-    static const struct {
-        const char *word;
-        enum dv__type_kind kind;
-        const char *name;
-    } base[] = {
-#define BASE(word, kind, name) { word, DV__TYPE_##kind, name },
-        DV__BASE_TYPES(BASE)
-#undef BASE
-    };
     const dv__token t = p->lx->token;
     for (size_t i = 0; t.kind == DV__TOKEN_IDENT && i < sizeof base / sizeof *base; i++)
         if (dv__token_is(t, base[i].word)) {
@@ -484,14 +511,15 @@ static int parse_base(parser *p, const dv__type **out)
             return *out ? DV_OK : DV_ENOMEM;
         }
     const char *name;
+    char hint[160];
     int status = dv__schema_name(p->lx, p->arena, "a type", &name);
     if (status)
         return status;
     if (*name < 'a' || *name > 'z') /* lower case: a type variable */
         return dv__fail_at(DV_ESYNTAX, p->lx->text, t.start,
             "expected a type (Tensor, SymInt, int, float, bool, str, Scalar...), "
-            "found '%.60s'",
-            name);
+            "found '%.60s'%s",
+            name, dv__type_hint(name, hint, sizeof hint));
     while (at_dotted_name(p->lx)) {
         const char *part;
         dv__lexer_next(p->lx);

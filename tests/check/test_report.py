@@ -173,8 +173,8 @@ HALVE = """#include "other.h"
 float halve(float x, int64_t n)
 {
     const int table[4] = {2, 2, 2, 2};
-    if (n == 123456)
-        return -x;
+    if (n > (int64_t)1 << 40)
+        x = __builtin_cosf(x);
     return x / table[TABLE_INDEX];
 }
 """

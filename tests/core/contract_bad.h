@@ -193,6 +193,7 @@
     { 'A', "x[n]:T, y[n]:T -> [m]:T; m = q", 30,
         "unknown name 'q': no input has such a size or dtype, and the schema no such argument" },
     { 'A', "x[n]:T, y[n]:T -> [m]:T; m = m + 1", 19, "[m]:T: 'm' is not bound by any argument that must be present" },
+    { 'A', "x[n]:T, y[n]:T -> [m]:T; m = n + 1; m = n + 2", 37, "'m' is given twice; write == for a condition on it" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; x = 3", 26, "'x' is an argument: it cannot be a definition too" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; n = T", 30, "expected an integer for a definition, found a dtype" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; ((((n)", 32, "expected ',' or ')', found the end" },

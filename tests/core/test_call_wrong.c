@@ -75,7 +75,7 @@ static const struct {
     { "swiglu", "f32[4] f32[4]@meta", "", DV_EDEVICE, { "argument", "meta" } },
     { "swiglu", "f32[4]@vulkan f32[4]@vulkan", "", DV_ENOKERNEL, { "tc::swiglu: no kernel for", "CPU" } },
     { "swiglu", "f32[4]@npu f32[4]@npu", "", DV_ENOKERNEL, { "no kernel for PrivateUse1", "CPU" } },
-    { "swiglu", "f64[4] f64[4]", "", DV_ENOKERNEL, { "no kernel fits", "swiglu_f32: it takes f32" } },
+    { "swiglu", "f64[4] f64[4]", "", DV_ENOKERNEL, { "no kernel fits", "swiglu_f32: it takes f32, and argument 'gate' is f64" } },
     { "cat", "{f32[2,3] f32[2,4]} 0", "", DV_ESHAPE, { "argument 'xs[1]'", "found [2, 4]" } },
     { "cat", "{f32[2,3] f32[2,4]} 1", "", DV_ENOKERNEL, { "cat_f32: its condition dim == 0 does not hold" } },
     { "fail_with", "f32[4] 100", "", DV_EINVAL, { "how < 100" } },

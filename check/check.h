@@ -530,6 +530,7 @@ void check_plain_call(check_plain *p);
 
 /* ---- malloc() while a kernel runs (heap.c): guarded as well -------------------------------------------------------------- */
 
+void check_heap_clear(void); /* before a call: forgets the faults of the call before */
 void check_heap_begin(enum check_end end, uint8_t poison);
 void check_heap_end(void);
 void check_heap_zeroed(void);  /* from now on malloc() outside of guarded calls gives zeroed memory */

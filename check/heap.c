@@ -73,9 +73,13 @@ void check_heap_begin(enum check_end end, uint8_t with)
     }
     side = end;
     poison = with;
+    atomic_store(&active, true);
+}
+
+void check_heap_clear(void)
+{
     overrun.found = false;
     atomic_store(&overlapping, 0);
-    atomic_store(&active, true);
 }
 
 void check_heap_end(void) { atomic_store(&active, false); }
@@ -310,6 +314,7 @@ size_t check_heap_kept(void) { return nkept; }
 #else /* another libc, or a sanitizer with its own malloc() */
 
 void check_heap_begin(enum check_end end, uint8_t with) { (void)end, (void)with; }
+void check_heap_clear(void) {}
 void check_heap_end(void) {}
 void check_heap_zeroed(void) {}
 void check_heap_spoiled(void) {}

@@ -465,6 +465,7 @@ __attribute__((noinline)) static size_t use_stack(size_t bytes, bool look)
     return bytes - same;
 }
 
+/* Prepares the kernel's memory. A kernel that calls dv_set_output() is left and entered once more meanwhile. */
 static void before_kernel(const dv_host *host)
 {
     (void)host;
@@ -482,8 +483,10 @@ static void after_kernel(const dv_host *host)
     (void)host;
     machine.in_kernel = false;
     check_heap_end();
-    if (machine.call->deep)
-        machine.call->depth = use_stack(machine.call->deep, true);
+    if (machine.call->deep) {
+        const size_t depth = use_stack(machine.call->deep, true);
+        machine.call->depth = depth > machine.call->depth ? depth : machine.call->depth;
+    }
 }
 
 /* ---- Calls ---- */
@@ -676,6 +679,7 @@ void check_call_run(check_call *call, const check_case *c)
     m->c = c;
     call->kernel_ran = call->not_this_row = call->took_given = call->took_default = false;
     call->depth = 0;
+    check_heap_clear();
     for (size_t r = 0; r < CHECK_RESULTS; r++)
         call->results[r] = dv_default();
     call->status = dv_fail(DV_ENOMEM, "no memory for the arguments");

@@ -300,19 +300,20 @@ static void take_back(const dv_host *host, void *p)
     (void)p;
 }
 
+/* Begins to count the kernel's malloc() calls, or goes on: dv_set_output() interrupts a kernel while the host allocates. */
 static void before_kernel(const dv_host *host)
 {
     check_plain *p = plain_of(host);
     p->kernel_ran = true;
     if (p->counts_mallocs)
-        check_heap_count(p->malloc_fails_at);
+        check_heap_count(p->malloc_fails_at > p->mallocs ? p->malloc_fails_at - p->mallocs : 0);
 }
 
 static void after_kernel(const dv_host *host)
 {
     check_plain *p = plain_of(host);
     if (p->counts_mallocs)
-        p->mallocs = check_heap_counted();
+        p->mallocs += check_heap_counted();
 }
 
 /* ---- Calls ---- */

@@ -26,8 +26,8 @@ WITHOUT_PROGRAM = {
 }
 NOT_IN_PYTHON = {
     "workspace_too_small", "scratch_too_small", "scratch_after_loop",  # Python's own host gives this memory
-    "malloc_too_small", "used_after_free", "freed_twice", "table_of_first_size",  # and malloc() is Python's too
-    "unchecked_allocation", "unchecked_malloc", "leak_when_second_fails", "lock_kept_without_memory", "tries_for_ever",  # nor can its allocations be made to fail
+    "malloc_too_small", "overrun_before_output", "used_after_free", "freed_twice", "table_of_first_size",  # and malloc() is Python's too
+    "unchecked_allocation", "unchecked_before_output", "unchecked_malloc", "unchecked_with_random", "leak_when_second_fails", "lock_kept_without_memory", "tries_for_ever",  # nor can its allocations be made to fail
     "list_second_unwritten", "list_past_end",  # nor can the contents of its lists' memory be chosen
     "shape_looks_inside",  # dv_infer() has no Python function
     "overlap_copied_forward", "same_tensor",  # nor is it asked to give two arguments one memory

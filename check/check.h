@@ -395,6 +395,7 @@ typedef struct check_call {
     bool tight;                 /* arguments at the upper guard page end at it exactly, whatever alignment this gives them */
     uint8_t poison;             /* the initial contents of outputs, workspace and malloc's memory */
     uint8_t stack;              /* those of the stack, where the kernel's variables will be */
+    uint8_t fill;               /* those of number results, and of absent optionals' `value` */
     size_t deep;                /* so many bytes of the stack are filled, and how many of them change is told */
     int error;                  /* errno before the kernel */
     bool identity;              /* square matrices of real numbers are 1 on the diagonal and 0 elsewhere */
@@ -464,9 +465,10 @@ const dv_tensor *check_call_tensors(void);
 
 /* ---- Calls in plain memory (plain.c): many, fast, from any thread, on parts of tensors ----------------------------------- */
 
-/* Copies of what a call wrote: results that are tensors of their own, and written arguments, each contiguous. */
+/* Copies of what a call wrote: results that are numbers or tensors of their own, and written arguments, each contiguous. */
 typedef struct check_out {
-    size_t slot;
+    size_t slot, element; /* element: of a list */
+    bool number;          /* an int, float or bool: t has no dims */
     dv_tensor t;
     int64_t dims[2 * CHECK_DIMS];
 } check_out;
@@ -487,10 +489,12 @@ bool check_outs_disagree(
     const check_op *op, const check_case *c, const check_outs *a, const check_outs *b, char *words, size_t size);
 /* The same, but for rounding. */
 bool check_outs_far(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size);
-double check_out_largest(const check_out *o);                     /* of the finite elements' magnitudes */
-double check_out_number(const check_out *o, int64_t i, int part); /* a complex element has two */
+double check_out_largest(const check_out *o);                      /* of the finite elements' magnitudes */
+double check_out_rounding(const check_op *op, const check_out *o); /* check_rounding() of its elements */
+double check_out_number(const check_out *o, int64_t i, int part);  /* a complex element has two */
 /* Is element i of one far from element k of the other, and which of its numbers? */
 bool check_out_far(const check_out *a, int64_t i, const check_out *b, int64_t k, double tolerance, int *part);
+const char *check_out_name(const check_op *op, const check_out *o, char *buffer, size_t size); /* "result 'out'" */
 void check_out_element(const check_op *op, const check_out *o, int64_t element, char *words, size_t size);
 
 typedef struct check_written {
@@ -614,7 +618,7 @@ enum check_show {
     CHECK_SHOW_REFUSE,      /* dv_infer() refuses; the call must too, with a message */
     CHECK_SHOW_HALF,        /* a refused call leaves its written tensors unchanged */
     CHECK_SHOW_POISON,      /* results do not depend on the contents of undefined memory */
-    CHECK_SHOW_STACK,       /* nor on the stack's */
+    CHECK_SHOW_STACK,       /* nor on those of the stack, of number results, and of absent optionals */
     CHECK_SHOW_HEADER,      /* results keep the addresses that they were made with */
     CHECK_SHOW_BOUNDS,      /* bytes beside a buffer stay as they were */
     CHECK_SHOW_GAPS,        /* bytes between the elements of a written argument stay as they were */

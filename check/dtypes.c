@@ -90,7 +90,7 @@ static bool call_and_take(
     return !to->incomplete;
 }
 
-static bool is_real(const check_out *o) { return check_is_float(o->t.dtype) && o->t.dtype.bits >= 16; }
+static bool is_real(const check_out *o) { return check_is_float(o->t.dtype) && o->t.dtype.bits >= 16 && !o->number; }
 
 static bool same_shapes(const check_outs *a, const check_outs *b)
 {
@@ -197,7 +197,7 @@ static void look_for_f32(check_job *job, const check_case *c)
         return;
     for (size_t k = 0; k < found.n; k++) {
         const check_out *o = &found.of[k];
-        const int64_t n = dv_dtype_key(o->t.dtype) == DV_DTYPE_f64 ? dv_numel(&o->t) : 0;
+        const int64_t n = dv_dtype_key(o->t.dtype) == DV_DTYPE_f64 && !o->number ? dv_numel(&o->t) : 0;
         const check_tolerance t = check_tolerance_of(job->op, c, o->t.dtype, n, true); /* what f64 itself loses */
         double most = 0;
         int64_t now = 0;

@@ -697,8 +697,9 @@ void check_call_run(check_call *call, const check_case *c)
         if (call->op->slots[i].type == DV_FIELD_GENERATOR)
             m->values.values[i] = (dv_value){ .type = DV_VALUE_GENERATOR,
                 .as.generator = (const dv_generator *)&generator_given };
-    m->hooks =
-        (dv_test_hooks){ .row = row, .whole = call->whole, .alloc = lend_to_kernel, .free = take_back, .loop = call->loop };
+    m->hooks = (dv_test_hooks){
+        .row = row, .whole = call->whole, .alloc = lend_to_kernel, .free = take_back, .loop = call->loop, .fill = call->fill
+    };
     m->host = (dv_host){ .size = sizeof m->host,
         .flags = call->flags,
         .name = "dovetail check",

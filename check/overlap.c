@@ -77,7 +77,7 @@ static void check_moved(check_job *job, const check_case *c, size_t written, siz
             by < 0 ? "before it" : "behind it");
     job->how = (check_how){ .show = CHECK_SHOW_SHARED, .slot = (int32_t)written, .axis = (int32_t)read, .at = by };
     for (size_t i = 0; i < outs.n; i++)
-        job->how.atol = fmax(job->how.atol, check_rounding(job->op, outs.of[i].t.dtype, check_out_largest(&outs.of[i])));
+        job->how.atol = fmax(job->how.atol, check_out_rounding(job->op, &outs.of[i]));
     const bool differs = check_outs_far(job->op, &with_copies, &outs, words, sizeof words);
     if (!differs && (only_read || !check_plain_wrote_beside(&shared, written)))
         return;

@@ -20,14 +20,14 @@ static char *reserve(size_t bytes)
 
 /* ---- What a call left ---- */
 
-static bool keep(check_outs *o, size_t slot, const dv_tensor *from)
+static bool keep(check_outs *o, size_t slot, size_t element, const dv_tensor *from)
 {
     const int64_t bytes = dv_dtype_bytes(from->dtype, dv_numel(from));
     check_out *out = o->of + o->n;
     int64_t n = 1;
     if (o->n == sizeof o->of / sizeof *o->of || bytes < 0 || from->ndim > CHECK_DIMS || o->size + (size_t)bytes + ALIGN > o->room)
         return false;
-    *out = (check_out){ .slot = slot, .t = *from };
+    *out = (check_out){ .slot = slot, .element = element, .t = *from };
     out->t.data = o->memory + o->size;
     out->t.shape = out->dims;
     out->t.strides = out->dims + CHECK_DIMS;
@@ -38,6 +38,24 @@ static bool keep(check_outs *o, size_t slot, const dv_tensor *from)
     o->size += ((size_t)bytes + ALIGN - 1) / ALIGN * ALIGN;
     o->n++;
     return !dv_tensor_copy(&out->t, from);
+}
+
+/* Copies an int, float or bool result as a tensor without dims. */
+static bool keep_number(check_outs *o, size_t slot, const dv_value *v)
+{
+    const dv_dtype f64 = { 2, 64, 1 }, i64 = { 0, 64, 1 };
+    int64_t i = v->type == DV_VALUE_BOOL ? v->as.b : v->as.i, none = 0;
+    double f = v->as.f;
+    const bool real = v->type == DV_VALUE_FLOAT;
+    const dv_tensor t = { .data = real ? (void *)&f : (void *)&i,
+        .dtype = real ? f64 : i64,
+        .device = { DV_CPU, 0 },
+        .shape = &none,
+        .strides = &none };
+    const bool kept = keep(o, slot, 0, &t);
+    if (kept)
+        o->of[o->n - 1].number = true;
+    return kept;
 }
 
 bool check_keep_lists(const check_op *op, dv_value *results, const dv_tensor **room)
@@ -72,19 +90,37 @@ void check_outs_take(check_outs *o, const check_op *op, const check_case *c, con
         const dv_tensor *const *t = v->type == DV_VALUE_TENSORS ? v->as.tensors.data : &v->as.tensor;
         const size_t n = v->type == DV_VALUE_TENSORS ? v->as.tensors.size : v->type == DV_VALUE_TENSOR;
         for (size_t k = 0; k < n && op->slots[op->nargs + r].alias < 0; k++)
-            o->incomplete |= !keep(o, op->nargs + r, t[k]);
+            o->incomplete |= !keep(o, op->nargs + r, k, t[k]);
+        if (v->type == DV_VALUE_INT || v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_BOOL)
+            o->incomplete |= !keep_number(o, op->nargs + r, v);
     }
     for (size_t i = 0; i < c->ntensors; i++) {
         const size_t slot = check_tensor_argument(c, i);
         if (c->tensors[i].present && slot < op->nargs && op->slots[slot].flags & DV_SLOT_WRITES)
-            o->incomplete |= !keep(o, slot, &tensors[i]);
+            o->incomplete |= !keep(o, slot, i - c->args[slot].first, &tensors[i]);
     }
+}
+
+const char *check_out_name(const check_op *op, const check_out *o, char *buffer, size_t size)
+{
+    const dv_slot_info *s = &op->slots[o->slot];
+    const bool list = s->type == DV_FIELD_TENSORS || s->type == DV_FIELD_MUT_TENSORS;
+    const int n = list ? snprintf(buffer, size, "element %zu of ", o->element) : 0;
+    if (o->slot < op->nargs)
+        snprintf(buffer + n, size - (size_t)n, "argument '%s'", s->name);
+    else
+        check_result_name(op, o->slot - op->nargs, buffer + n, size - (size_t)n);
+    return buffer;
 }
 
 void check_out_element(const check_op *op, const check_out *o, int64_t element, char *words, size_t size)
 {
     int64_t index[CHECK_DIMS];
     const char *name = op->slots[o->slot].name;
+    if (o->number) {
+        check_out_name(op, o, words, size);
+        return;
+    }
     size_t n = (size_t)snprintf(words, size, "element [");
     for (int32_t i = o->t.ndim; i-- > 0; element /= o->dims[i] ? o->dims[i] : 1)
         index[i] = o->dims[i] ? element % o->dims[i] : 0;
@@ -106,6 +142,17 @@ double check_out_largest(const check_out *o)
         most = isfinite(x) && x > most ? x : most;
     }
     return most;
+}
+
+/* The dtype whose rounding an output has. A kernel may compute a float, which is a double, in f32. */
+static dv_dtype precision_of(const check_out *o)
+{
+    return o->number && o->t.dtype.code == 2 ? (dv_dtype){ 2, 32, 1 } : o->t.dtype;
+}
+
+double check_out_rounding(const check_op *op, const check_out *o)
+{
+    return check_rounding(op, precision_of(o), check_out_largest(o));
 }
 
 static bool same_form(const check_outs *a, const check_outs *b)
@@ -144,6 +191,8 @@ static bool same_bits(const check_out *a, const check_out *b, int64_t i)
     const int parts = check_numbers_in(&dtype);
     const size_t bytes = (size_t)dv_dtype_bytes(dtype, 1);
     bool same = true;
+    if (dtype.bits < 8)
+        return check_get(a->t.data, i, dtype) == check_get(b->t.data, i, dtype);
     for (int64_t k = i * parts; k < (i + 1) * parts && same; k++)
         same = !memcmp((const char *)a->t.data + (size_t)k * bytes, (const char *)b->t.data + (size_t)k * bytes, bytes) ||
             (check_is_float(dtype) && isnan(check_get(a->t.data, k, dtype)) && isnan(check_get(b->t.data, k, dtype)));
@@ -176,9 +225,9 @@ static bool differ(
         const int64_t n = dv_numel(&x->t);
         if (of && check_is_integer(x->t.dtype))
             continue;
-        double tolerance = rounded ? check_rounding(op, x->t.dtype, check_out_largest(x)) : 0;
+        double tolerance = rounded ? check_out_rounding(op, x) : 0;
         if (of) {
-            const check_tolerance t = check_tolerance_of(op, of, x->t.dtype, n, true);
+            const check_tolerance t = check_tolerance_of(op, of, precision_of(x), n, true);
             tolerance = fmax(tolerance, t.atol + t.rtol * check_out_largest(x));
         }
         for (int64_t i = 0; i < n; i++) {

@@ -2,10 +2,10 @@
  *
  * Three calls: tight against the upper guard page, the same with other contents of what is undefined, and against the lower guard
  * page.
- * An element of a result that holds the old contents in both of the first was not written. A result that differs between the
- * first two, though the inputs are the same and lie at the same place, depends on undefined memory, unless it differs without
- * that as well. The third call finds zeros in what is undefined: a flag that nobody clears looks set in the first two. Its
- * results may differ because addresses do, so a difference is looked for again at the upper guard page. */
+ * An element of a result that holds the old contents in both of the first was not written. A result or a written argument that
+ * differs between the first two, though the inputs are the same and lie at the same place, depends on undefined memory, unless it
+ * differs without that as well. The third call finds zeros in what is undefined: a flag that nobody clears looks set in the first
+ * two. Its results may differ because addresses do, so a difference is looked for again at the upper guard page. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -17,54 +17,24 @@
 
 #include "check.h"
 
-enum { POISON = 0xa5, OTHER_POISON = 0x5a, ZEROS = 0, MOST_BYTES = 1 << 23, ENOUGH = 24, PLACES = 4 };
-static const size_t NOT_KEPT = SIZE_MAX;
+enum { POISON = 0xa5, OTHER_POISON = 0x5a, ZEROS = 0, ENOUGH = 24, PLACES = 4 };
 
-/* What a call left in results and written arguments, one behind the other. */
-typedef struct kept {
-    size_t n, at[CHECK_RESULTS + CHECK_TENSORS];
-    unsigned char data[MOST_BYTES];
-    size_t size;
-} kept;
-static kept first, second, again; /* 24 MB of address space, touched as far as needed */
+static check_outs first, second, again; /* what calls left in results and written arguments */
 
 static bool run(check_job *job, const check_case *c, enum check_end end, int poison, check_call *call)
 {
-    *call = (check_call){
-        .op = job->op, .row = job->row, .end = end, .tight = true, .poison = (uint8_t)poison, .stack = (uint8_t)poison
-    };
+    const uint8_t byte = (uint8_t)poison;
+    *call =
+        (check_call){ .op = job->op, .row = job->row, .end = end, .tight = true, .poison = byte, .stack = byte, .fill = byte };
     job->how.end = end;
     job->how.tight = true;
     check_call_run(call, c);
     return !call->status;
 }
 
-static void keep_bytes(kept *k, const void *data, int64_t bytes)
+static void take(check_outs *outs, const check_job *job, const check_case *c, const check_call *call)
 {
-    const bool fits = bytes >= 0 && (size_t)bytes <= sizeof k->data - k->size;
-    k->at[k->n++] = fits ? k->size : NOT_KEPT;
-    if (fits && bytes) {
-        memcpy(k->data + k->size, data, (size_t)bytes);
-        k->size += (size_t)bytes;
-    }
-}
-
-static int64_t extent(const dv_tensor *t)
-{
-    int64_t last = 0;
-    for (int32_t i = 0; i < t->ndim; i++) {
-        if (!t->shape[i])
-            return 0;
-        last += (t->shape[i] - 1) * t->strides[i];
-    }
-    return dv_dtype_bytes(t->dtype, last + 1);
-}
-
-static void keep(kept *k, const check_call *call)
-{
-    k->n = k->size = 0;
-    for (check_fresh of = { 0 }; check_call_fresh(call, &of);)
-        keep_bytes(k, of.t->data, extent(of.t));
+    check_outs_take(outs, job->op, c, call->results, check_call_tensors());
 }
 
 /* A kernel gets the result's own header: it may not put another address or shape into it. */
@@ -93,71 +63,86 @@ static bool is_poison(const unsigned char *p, size_t size, unsigned char poison)
     return !size;
 }
 
-static bool all_written(check_job *job, const check_call *call)
+/* True if the first call's result holds POISON in this element, and the second call's OTHER_POISON. */
+static bool is_unwritten(const check_out *a, const check_out *b, int64_t i)
+{
+    const size_t size = (size_t)dv_dtype_bytes(a->t.dtype, 1), at = (size_t)i * size;
+    return is_poison((const unsigned char *)a->t.data + at, size, POISON) &&
+        is_poison((const unsigned char *)b->t.data + at, size, OTHER_POISON);
+}
+
+static bool all_written(check_job *job)
 {
     char name[120], index[200];
-    size_t k = 0;
-    for (check_fresh of = { 0 }; check_call_fresh(call, &of); k++) {
-        if (!dv_tensor_is_contiguous(of.t) || first.at[k] == NOT_KEPT)
+    for (size_t k = 0; k < first.n && k < second.n; k++) {
+        const check_out *a = &first.of[k], *b = &second.of[k];
+        const int64_t n = a->t.dtype.bits < 8 ? dv_dtype_bytes(a->t.dtype, dv_numel(&a->t)) : dv_numel(&a->t);
+        int64_t missing = 0, which = -1;
+        if (a->slot < job->op->nargs || dv_numel(&a->t) != dv_numel(&b->t))
             continue;
-        const size_t size = (size_t)dv_dtype_bytes(of.t->dtype, 1);
-        int64_t n = dv_numel(of.t), missing = 0, which = -1;
         for (int64_t i = 0; i < n; i++)
-            if (is_poison(first.data + first.at[k] + (size_t)i * size, size, POISON) &&
-                is_poison(second.data + second.at[k] + (size_t)i * size, size, OTHER_POISON)) {
+            if (is_unwritten(a, b, i)) {
                 missing++;
                 which = which < 0 ? i : which;
             }
         if (!missing)
             continue;
-        check_index_print(of.t->ndim, of.t->shape, which, index, sizeof index);
+        check_out_name(job->op, a, name, sizeof name);
+        if (a->number) {
+            job->how.show = CHECK_SHOW_STACK;
+            check_fail(job, "unwritten", "the kernel does not set %s", name);
+        }
+        check_index_print(a->t.ndim, a->t.shape, which, index, sizeof index);
         check_fail(job, "unwritten", "the kernel leaves %lld of the %lld elements of %s unwritten, the first at [%s]",
-            (long long)missing, (long long)n, check_fresh_name(call, &of, name, sizeof name), index);
+            (long long)missing, (long long)n, name, index);
         return false;
     }
     return true;
 }
 
-static bool same(const kept *a, const kept *b) { return a->size == b->size && !memcmp(a->data, b->data, a->size); }
-
-/* True if the results equal the first call's when the stack holds the first call's fill and all other memory holds `poison`. */
-static bool is_of_stack(check_job *job, const check_case *c, uint8_t poison)
+static bool same(const check_job *job, const check_outs *a, const check_outs *b)
 {
-    static check_call call;
-    call = (check_call){ .op = job->op, .row = job->row, .tight = true, .poison = poison, .stack = POISON };
-    check_call_run(&call, c);
-    keep(&again, &call);
-    return !call.status && same(&first, &again);
+    char words[300];
+    return !check_outs_differ(job->op, a, b, words, sizeof words);
+}
+
+/* True if such a call's results equal the first call's. */
+static bool is_as_first(check_job *job, const check_case *c, check_call call)
+{
+    static check_call now;
+    now = call;
+    now.op = job->op;
+    now.row = job->row;
+    now.tight = true;
+    check_call_run(&now, c);
+    take(&again, job, c, &now);
+    return !now.status && same(job, &first, &again);
 }
 
 /* Reports the first element that differs between the first and the second call. poison: the second call's fill of undefined
  * memory. */
-static void check_undefined(check_job *job, const check_case *c, const check_call *call, uint8_t poison)
+static void check_undefined(check_job *job, const check_case *c, uint8_t poison)
 {
-    char name[120], index[200];
-    size_t k = 0;
-    for (check_fresh of = { 0 }; check_call_fresh(call, &of); k++) {
-        const int64_t bytes = first.at[k] == NOT_KEPT ? 0 : extent(of.t);
-        int64_t i = 0;
-        while (i < bytes && first.data[first.at[k] + (size_t)i] == second.data[second.at[k] + (size_t)i])
-            i++;
-        if (i >= bytes)
-            continue;
-        check_fresh_name(call, &of, name, sizeof name);
-        check_index_print(of.t->ndim, of.t->shape, i / dv_dtype_bytes(of.t->dtype, 1), index, sizeof index);
-        if (is_of_stack(job, c, poison)) {
-            job->how.show = CHECK_SHOW_STACK;
-            check_fail(job, "variable not set",
-                "%s depends on a variable of the kernel that was never set: element [%s] differs when only what the stack held "
-                "differs",
-                name, index);
-        }
-        check_fail(job, "uninitialised",
-            "%s depends on memory that nobody wrote (the workspace, scratch, dv_alloc(), malloc() or the result itself): "
-            "element [%s] differs when only that differs",
-            name, index);
+    char words[300];
+    if (!check_outs_differ(job->op, &first, &second, words, sizeof words))
         return;
+    if (is_as_first(job, c, (check_call){ .poison = poison, .stack = POISON, .fill = poison })) {
+        job->how.show = CHECK_SHOW_STACK;
+        check_fail(job, "variable not set",
+            "what the kernel writes depends on a variable of the kernel that was never set: %s when only what the stack held "
+            "differs",
+            words);
+    } else if (is_as_first(job, c, (check_call){ .poison = poison, .stack = poison, .fill = POISON })) {
+        job->how.show = CHECK_SHOW_STACK;
+        check_fail(job, "number not set",
+            "what the kernel gives depends on a number that nobody set (a result that is an int, float or bool, or `value` of an "
+            "optional without `has`): %s when only that differs",
+            words);
     }
+    check_fail(job, "uninitialised",
+        "what the kernel writes depends on memory that nobody wrote (the workspace, scratch, dv_alloc(), malloc() or the result "
+        "itself): %s when only that differs",
+        words);
 }
 
 /* True if repeated calls always give the first call's results with POISON in undefined memory, and the second call's results with
@@ -168,8 +153,8 @@ static bool follows_poison(check_job *job, const check_case *c, uint8_t poison, 
     for (const char *p = order; *p; p++) {
         if (!run(job, c, CHECK_AT_END, *p == 'a' ? POISON : poison, call))
             return false;
-        keep(&again, call);
-        if (!same(*p == 'a' ? &first : &second, &again))
+        take(&again, job, c, call);
+        if (!same(job, *p == 'a' ? &first : &second, &again))
             return false;
     }
     return true;
@@ -362,9 +347,9 @@ static void check_zeros(check_job *job, const check_case *c)
     static check_call call;
     if (!run(job, c, CHECK_AT_END, ZEROS, &call))
         return;
-    keep(&second, &call);
-    if (!same(&first, &second) && follows_poison(job, c, ZEROS, &call))
-        check_undefined(job, c, &call, ZEROS);
+    take(&second, job, c, &call);
+    if (!same(job, &first, &second) && follows_poison(job, c, ZEROS, &call))
+        check_undefined(job, c, ZEROS);
 }
 
 static void attempt(check_job *job, const check_case *c)
@@ -392,18 +377,18 @@ static void attempt(check_job *job, const check_case *c)
     if (job->result->outcome != CHECK_PASS)
         return;
     job->how.show = CHECK_SHOW_POISON;
-    keep(&first, &call);
+    take(&first, job, c, &call);
     if (ran && run(job, c, CHECK_AT_END, OTHER_POISON, &call)) {
-        keep(&second, &call);
-        if (all_written(job, &call) && !same(&first, &second) && !job->op->random && follows_poison(job, c, OTHER_POISON, &call))
-            check_undefined(job, c, &call, OTHER_POISON);
+        take(&second, job, c, &call);
+        if (all_written(job) && !job->op->random && !same(job, &first, &second) && follows_poison(job, c, OTHER_POISON, &call))
+            check_undefined(job, c, OTHER_POISON);
     }
     if (job->result->outcome != CHECK_PASS)
         return;
     if (run(job, c, CHECK_AT_BEGIN, ZEROS, &call)) {
-        keep(&second, &call);
+        take(&second, job, c, &call);
         check_gaps(job, c);
-        if (ran && !job->op->random && !same(&first, &second))
+        if (ran && !job->op->random && !same(job, &first, &second))
             check_zeros(job, c);
     }
     if (job->cases && attempts > (job->cases / 2 < ENOUGH ? job->cases / 2 : ENOUGH) && job->result->outcome == CHECK_PASS &&

@@ -132,7 +132,7 @@ static double largest_rounding(const check_op *op, const check_outs *o)
 {
     double most = 0;
     for (size_t i = 0; i < o->n; i++)
-        most = fmax(most, check_rounding(op, o->of[i].t.dtype, check_out_largest(&o->of[i])));
+        most = fmax(most, check_out_rounding(op, &o->of[i]));
     return most;
 }
 

@@ -38,6 +38,9 @@ typedef struct dv_test_hooks {
     /* A kernel has called dv_parallel_for() or dv_parallel_scratch(), whether the loop is cut into pieces or not. fn tells loops
      * apart. */
     void (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, void (*fn)(void));
+    /* The byte that int and float results hold before the kernel runs, and its lowest bit bool results. The kernel's struct holds
+     * it where `value` of an absent optional has no meaning. */
+    uint8_t fill;
 } dv_test_hooks;
 
 #ifdef __cplusplus

@@ -15,7 +15,7 @@ static bool uncut;           /* rows with .split are not cut */
 static dv_host host_of(int row)
 {
     static _Thread_local dv_test_hooks hooks;
-    hooks = (dv_test_hooks){ .row = row, .whole = uncut, .alloc = alloc, .free = take_back };
+    hooks = (dv_test_hooks){ .row = row, .whole = uncut, .alloc = alloc, .free = take_back, .fill = poison };
     return (dv_host){ .size = sizeof(dv_host),
         .name = "repro",
         .new_tensor = new_tensor,

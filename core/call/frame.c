@@ -36,11 +36,9 @@ static dv_mut_tensors to_write(dv_tensors list)
 #define PUT_LIST PUT_ONE
 #define PUT_WRITTEN PUT_ONE
 #define PUT_POINTER(T, member) *(T *)p = v->type == DV_VALUE_NONE ? NULL : v->as.member
-#define PUT_OPTIONAL(T, member)                             \
-    if (v->type != DV_VALUE_NONE) {                         \
-        ((T *)p)->has = true;                               \
-        ((T *)p)->value = CONTENT(((T *)p)->value, member); \
-    }
+#define PUT_OPTIONAL(T, member)                     \
+    if ((((T *)p)->has = v->type != DV_VALUE_NONE)) \
+    ((T *)p)->value = CONTENT(((T *)p)->value, member)
 #define PUT_RESULT(T, member) *(T *)p = result ? &result->as.member : NULL
 
 static void fill_field(dv__call *c, const dv__bound_field *f, char *frame)
@@ -61,8 +59,9 @@ static void fill_field(dv__call *c, const dv__bound_field *f, char *frame)
 
 void dv__fill_frame(dv__call *c, const dv__binding *b, char *frame)
 {
+    const dv_test_hooks *test = c->stage == DV__STAGE_KERNEL ? dv__test_hooks(c->host) : NULL;
     if (b->n * sizeof(void *) != b->frame_size) /* otherwise every byte is written below: the struct holds only pointers */
-        memset(frame, 0, b->frame_size);
+        memset(frame, test ? test->fill : 0, b->frame_size);
     for (const dv__bound_field *f = b->fields, *end = f + b->n; f < end; f++) {
         assert(f->slot < c->plan->nargs + c->plan->nreturns && f->offset < b->frame_size);
         if (f->type == DV_FIELD_TENSOR || f->type == DV_FIELD_MUT_TENSOR)

@@ -297,8 +297,12 @@ static int make_result(dv__call *c, size_t r)
         return list_result(c, r, given);
     if (s->value != DV_VALUE_INT && s->value != DV_VALUE_FLOAT && s->value != DV_VALUE_BOOL)
         return dv__fail_argument(c, DV_ENOTSUP, slot, "a result of this type cannot be made by a kernel");
+    const dv_test_hooks *test = dv__test_hooks(c->host);
     memset(&out->value, 0, sizeof out->value);
+    memset(&out->value.as, test ? test->fill : 0, sizeof out->value.as);
     out->value.type = s->value;
+    if (s->value == DV_VALUE_BOOL)
+        out->value.as.b = test && test->fill & 1;
     out->origin = DV__RESULT_SCALAR;
     return DV_OK;
 }

@@ -258,6 +258,7 @@ typedef struct cli_elf {
 } cli_elf;
 int cli_elf_read(const char *path, cli_elf *out);
 void cli_elf_free(cli_elf *e);
+bool cli_is_sanitizer(const char *library); /* true if the name of a library is that of a sanitizer's runtime (cmd_build.c) */
 
 /* ---- The machine code of kernels (machine_code.c) ------------------------------------------------------------------------- */
 

@@ -508,6 +508,13 @@ static void show_command(const words *w)
     cli_text_free(&t);
 }
 
+/* Returns the words of a message that tell that the output was not replaced. Without a name from the caller the output has the
+ * library's name, which is known only after the link. */
+static const char *describe_unmade(const build *b)
+{
+    return b->named ? keep(cli_format("'%s' was not %s", b->out, access(b->out, F_OK) ? "made" : "changed")) : "no binary was made";
+}
+
 static int run_compiler(build *b, words *w)
 {
     char *tmpdir = cli_format("TMPDIR=%s", b->temp.path); /* the compiler's temporary files are removed with this folder */
@@ -540,7 +547,7 @@ static int run_compiler(build *b, words *w)
     if (left)
         cli_note("%s", left);
     free(left);
-    return cli_fail("'%s' failed; '%s' was not %s", w->data[0], b->out, access(b->out, F_OK) ? "made" : "changed");
+    return cli_fail("'%s' failed; %s", w->data[0], describe_unmade(b));
 }
 
 /* nvcc passes its arguments to a shell: refuse names with characters that are special there. */
@@ -629,8 +636,7 @@ static bool is_of_instrumentation(const char *name)
     return false;
 }
 
-/* True if a library is the runtime of a sanitizer. */
-static bool is_sanitizer(const char *library)
+bool cli_is_sanitizer(const char *library)
 {
     static const char *const begins[] = { "libasan.", "libtsan.", "libubsan.", "liblsan.", "libhwasan.", "libclang_rt." };
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
@@ -730,7 +736,7 @@ static int check_symbols(build *b)
         cli_adds(&b->json, i ? ", " : "");
         cli_add_json(&b->json, elf.needed[i]);
         b->only_libc &= begins_with(elf.needed[i], "libc.") || begins_with(elf.needed[i], "libm.");
-        if (is_sanitizer(elf.needed[i]))
+        if (cli_is_sanitizer(elf.needed[i]))
             push(&b->preload, find_runtime(b, elf.needed[i]));
     }
     cli_adds(&b->json, "]");
@@ -902,7 +908,7 @@ static int check_contract(const dv_operator_decl *decl, dv_operator *op, int fd)
     for (size_t i = 0; args && i < nargs; i++)
         args[i].type = DV_VALUE_UNKNOWN;
     if (args && results && decl->contract && dv_infer_partial(op, args, nargs, results, nresults)) {
-        char *message = cli_format("%s:%u: no call fits the contract: %s", decl->file, decl->line, dv_last_error());
+        char *message = cli_format("%s:%u: no call fits the contract, since its parts exclude each other (? is any value): %s", decl->file, decl->line, dv_last_error());
         put(fd, message);
         status = INSPECT_REFUSED;
     }
@@ -1093,7 +1099,7 @@ static int check_binary(build *b)
         cli_addf(&b->json, ", %s", warnings + strlen(warnings) + 1);
         fputs(warnings, stderr);
         if (*warnings && cli_has(b->args, "werror"))
-            status = cli_fail("warnings are errors; '%s' was not %s", b->out, access(b->out, F_OK) ? "made" : "changed");
+            status = cli_fail("warnings are errors; %s", describe_unmade(b));
         if (!b->named) {
             free(b->out);
             b->out = cli_format("%s.so", out.data);

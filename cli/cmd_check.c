@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -76,10 +77,44 @@ static int add_library(targets *t, const dv_library *lib, const char *const *sou
     return CLI_OK;
 }
 
+/* Returns the name of a sanitizer's runtime that a binary needs and this process does not have; NULL: none. The caller frees
+ * it. */
+static char *find_sanitizer(const char *path)
+{
+    cli_elf elf;
+    char *found = NULL;
+    if (cli_elf_read(path, &elf))
+        return NULL;
+    for (size_t i = 0; i < elf.nneeded && !found; i++) {
+        void *const loaded = cli_is_sanitizer(elf.needed[i]) ? dlopen(elf.needed[i], RTLD_LAZY | RTLD_NOLOAD) : NULL;
+        if (cli_is_sanitizer(elf.needed[i]) && !loaded)
+            found = cli_format("%s", elf.needed[i]);
+        if (loaded)
+            dlclose(loaded);
+    }
+    cli_elf_free(&elf);
+    return found;
+}
+
+/* Adds a binary that cannot be loaded, with the reason in dv_last_error(). */
+static int add_unloadable(targets *t, const char *path)
+{
+    char *const sanitizer = find_sanitizer(path);
+    char *const why = sanitizer
+        ? cli_format("%s: it is built with a sanitizer, whose runtime %s must be in a process from its start: check a build without "
+                     "-fsanitize, whose wrong accesses are found, too",
+              path, sanitizer)
+        : cli_format("%s", dv_last_error());
+    const int status = add_refused(t, path, why);
+    free(why);
+    free(sanitizer);
+    return status;
+}
+
 static int add_binary(targets *t, const char *path, const char *const *sources)
 {
     dv_library *lib;
-    return check_load(path, cli_interrupted, &lib) ? add_refused(t, path, dv_last_error()) : add_library(t, lib, sources);
+    return check_load(path, cli_interrupted, &lib) ? add_unloadable(t, path) : add_library(t, lib, sources);
 }
 
 static int make_temp(targets *t)
@@ -172,7 +207,7 @@ static int add_folder(targets *t, const char *path, int depth, bool has_sources)
             add_library(t, lib, NULL);
         else if (ends_with(full, ".so") && names_library(full) && !strstr(dv_last_error(), "exports no dovetail_library_") &&
             !(has_sources && strstr(dv_last_error(), " is already ")))
-            add_refused(t, full, dv_last_error());
+            add_unloadable(t, full);
         free(full);
         free(names[i]);
     }
@@ -415,7 +450,12 @@ static char *ask_python(const char *python, const char *const *words, const char
     return content.data;
 }
 
-static const char no_python[] = "there is no torch: no Python is installed beside this command, active or on PATH";
+/* Returns why no Python was found. */
+static const char *describe_no_python(void)
+{
+    return getenv("DOVETAIL_PYTHON") ? "the checks with torch are turned off: DOVETAIL_PYTHON is empty"
+                                     : "there is no torch: no Python is installed beside this command, active or on PATH";
+}
 
 /* The operators that torch has after a module was imported. */
 static int add_foreign(targets *t, const cli_args *args)
@@ -432,7 +472,7 @@ static int add_foreign(targets *t, const cli_args *args)
         return CLI_FAILED;
     char *schemas = cli_join(t->temp.path, "schemas"), *python = cli_find_python();
     if (!python)
-        return cli_fail(no_python);
+        return cli_fail("%s", describe_no_python());
     const char *const words[] = { "--schemas", schemas, module, name, NULL };
     char *text = ask_python(python, words, schemas, &why);
     for (char *line = text, *end; line && (end = strchr(line, '\n')); line = end + 1) {
@@ -465,7 +505,7 @@ static int check_in_torch(
     if (!question || make_temp(t))
         return question ? CLI_FAILED : cannot_run();
     if (!python) {
-        why = cli_format("%s", no_python);
+        why = cli_format("%s", describe_no_python());
     } else if (*question) {
         char *asked = cli_join(t->temp.path, "question"), *answered = cli_join(t->temp.path, "answer");
         char *descriptor = show ? cli_format("%d", dup(STDERR_FILENO)) : cli_format("-1"); /* cli_run() keeps what it prints */

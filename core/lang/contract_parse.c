@@ -856,7 +856,8 @@ int dv__contract_parse(const char *text, const char *name, const dv__schema *sch
     if (!c->name || !c->text || !c->takes || !c->unused)
         goto fail;
     dv__lexer_init(&p.lx, c->text);
-    status = parse_parts(&p);
+    if (!(status = dv__lexer_check(c->text)))
+        status = parse_parts(&p);
     if (!status)
         status = dv__contract_resolve(c);
     if (!status)

@@ -339,6 +339,30 @@ static int unknown_function(const struct resolver *r, const dv__expr *e)
     return status;
 }
 
+/* Checks the constant dim of size(x, d) or stride(x, d) against the rank of the argument's pattern, if that is fixed. */
+static int check_dim(const struct resolver *r, const dv__expr *e)
+{
+    const dv__expr *x = e->args[0], *d = e->args[1];
+    const bool negative = d->kind == DV__EXPR_NEG && d->args[0]->kind == DV__EXPR_INT;
+    const dv__pattern *pattern = NULL;
+    if (x->type != DV__CTYPE_TENSOR || (d->kind != DV__EXPR_INT && !negative))
+        return DV_OK;
+    for (uint32_t i = 0; i < r->c->npatterns; i++) {
+        const dv__pattern *t = &r->c->patterns[i];
+        if (t->slot == x->ref && (t->when.group >= 0 || pattern))
+            return DV_OK; /* several patterns, of which one holds */
+        if (t->slot == x->ref)
+            pattern = t;
+    }
+    if (!pattern || !pattern->dims.given || pattern->dims.any || pattern->dims.singles != pattern->dims.n)
+        return DV_OK;
+    const int64_t rank = pattern->dims.n, dim = negative ? -d->args[0]->i : d->i;
+    if (dim < rank && dim >= -rank)
+        return DV_OK;
+    return wrong(r, d, "expected a dim of '%s', which has %lld, in %s(%s, %lld)", x->name, (long long)rank, e->name, x->name,
+        (long long)dim);
+}
+
 static int resolve_call(const struct resolver *r, dv__expr *e)
 {
     int fn = 0;
@@ -377,6 +401,8 @@ static int resolve_call(const struct resolver *r, dv__expr *e)
         return wrong(
             r, e->args[i], "expected %s in %s(), found %s", operand_text(letter), e->name, dv__ctype_text(e->args[i]->type));
     }
+    if (fn == DV__FN_SIZE || fn == DV__FN_STRIDE)
+        return check_dim(r, e);
     return fn == DV__FN_CEILDIV ? check_divisor(r, e->args[1]) : DV_OK;
 }
 

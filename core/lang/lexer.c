@@ -57,6 +57,44 @@ static const char *python_string(const char *p)
     return *p ? p + n : NULL;
 }
 
+/* Returns the number of bytes of the UTF-8 character at p, which is not at the end. */
+static size_t character_size(const char *p)
+{
+    size_t n = 1;
+    while ((*p & 0x80) && (p[n] & 0xc0) == 0x80 && n < 4)
+        n++;
+    return n;
+}
+
+/* Returns what to write for a character that is often typed in place of ASCII: "; write ->", or "". */
+static const char *character_hint(const char *p)
+{
+    static const char *const hints[][2] = { { "\u2192", "; write ->" }, { "\u21d2", "; write ->" }, { "\u2264", "; write <=" },
+        { "\u2265", "; write >=" }, { "\u2260", "; write !=" }, { "\u00d7", "; write *" }, { "\u00b7", "; write *" },
+        { "\u2212", "; write -" }, { "\u2013", "; write -" }, { "\u2026", "; write ..." }, { "\u2208", "; write in" },
+        { "\u00a0", "; write a space" } };
+    for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
+        if (!strncmp(p, hints[i][0], strlen(hints[i][0])))
+            return hints[i][1];
+    return "";
+}
+
+int dv__lexer_check(const char *text)
+{
+    char quote = 0;
+    for (const char *p = text; *p; p++) {
+        if (quote && *p == '\\' && p[1])
+            p++;
+        else if (quote)
+            quote = *p == quote ? 0 : quote;
+        else if (*p == '\'' || *p == '"')
+            quote = *p;
+        else if (*p & 0x80)
+            return dv__fail_at(DV_ESYNTAX, text, p, "expected ASCII, found '%.*s'%s", (int)character_size(p), p, character_hint(p));
+    }
+    return DV_OK;
+}
+
 void dv__lexer_next(dv__lexer *lx)
 {
     const char *p = lx->at;
@@ -115,7 +153,7 @@ void dv__lexer_next(dv__lexer *lx)
         kind = n ? DV__TOKEN_PUNCT : DV__TOKEN_BAD;
         if (n == 1)
             lx->nesting += (strchr("([{", *p) != NULL) - (strchr(")]}", *p) != NULL);
-        p += n ? n : 1;
+        p += n ? n : character_size(p);
     }
     lx->token.kind = kind;
     lx->token.start = start;
@@ -159,8 +197,9 @@ int dv__lexer_unexpected(dv__lexer *lx, const char *what, ...)
         return dv__fail_at(DV_ESYNTAX, lx->text, t.start, "expected %s, found the end", wanted);
     if (t.kind == DV__TOKEN_NEWLINE)
         return dv__fail_at(DV_ESYNTAX, lx->text, t.start, "expected %s, found the end of the line", wanted);
-    return dv__fail_at(DV_ESYNTAX, lx->text, t.start, "expected %s, found %s%.*s%s", wanted,
-        t.kind == DV__TOKEN_STRING ? "" : "'", (int)(t.size > 60 ? 60 : t.size), t.start, t.kind == DV__TOKEN_STRING ? "" : "'");
+    return dv__fail_at(DV_ESYNTAX, lx->text, t.start, "expected %s, found %s%.*s%s%s", wanted,
+        t.kind == DV__TOKEN_STRING ? "" : "'", (int)(t.size > 60 ? 60 : t.size), t.start, t.kind == DV__TOKEN_STRING ? "" : "'",
+        character_hint(t.start));
 }
 
 int dv__lexer_expect(dv__lexer *lx, const char *s)

@@ -30,6 +30,8 @@ typedef struct dv__lexer {
     int nesting;     /* Python mode: open brackets */
 } dv__lexer;
 
+/* Fails with DV_ESYNTAX at the first character outside of string literals that is not ASCII. */
+int dv__lexer_check(const char *text);
 void dv__lexer_init(dv__lexer *lx, const char *text); /* reads the first token; text is borrowed */
 /* Python mode, for schemas, which PyTorch reads with the lexer of TorchScript: # comments, backslash at the end of a line, line
  * breaks that matter outside brackets, triple-quoted strings, hexadecimal and imaginary numbers (0x1p3, 2j: kind FLOAT). */

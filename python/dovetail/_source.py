@@ -6,7 +6,7 @@ import sys
 from _signal import SIGTERM  # the same as in signal, which imports enum
 
 from . import _debug
-from ._errors import DovetailError
+from ._errors import DovetailError, make
 
 
 def build(sources, flags, verbose):
@@ -17,6 +17,11 @@ def build(sources, flags, verbose):
     arguments = ["dovetail", "build", "--cached", *(["--verbose"] if verbose or _debug.LEVEL >= 2 else []), *flags, "--", *sources]
     code, output = _run(command(), arguments)
     if code:
+        for source in sources:
+            try:
+                os.stat(source)
+            except OSError as error:
+                raise make("EIO", f"{source}: cannot open: {error.strerror}") from None
         raise DovetailError(output.decode(errors="replace").rstrip() or f"dovetail build was killed by signal {-code}")
     messages, _, path = output.rstrip(b"\n").rpartition(b"\n")
     if messages:

@@ -148,6 +148,18 @@ static enum ext_outcome out_of_range(ext_call *c, const ext_slot *slot, Py_ssize
     return ext_wrong(c, slot, element, "a number of 64 bits", o);
 }
 
+/* Replaces the OverflowError of a number that is too large for the type. */
+static enum ext_outcome too_large(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, const char *type)
+{
+    PyErr_Clear();
+    PyObject *shown = describe(o), *found = shown ? PyUnicode_FromFormat("%U, which is too large for %s", shown, type) : NULL;
+    complain(c->f, slot, element, element < 0 ? NULL : type, found);
+    Py_XDECREF(shown);
+    const enum ext_outcome outcome = found ? EXT_FAILED : EXT_MIXED;
+    Py_XDECREF(found);
+    return outcome;
+}
+
 /* ---- Tensors ------------------------------------------------------------------------------------------------------------- */
 
 /* Tensors of two hosts. */
@@ -258,9 +270,8 @@ static enum ext_outcome real(ext_call *c, const ext_slot *slot, Py_ssize_t eleme
     *out = PyFloat_AsDouble(o);
     if (*out != -1 || !PyErr_Occurred())
         return EXT_OK;
-    if (PyLong_CheckExact(o)) /* an OverflowError */
-        PyErr_Clear();
-    return ext_wrong(c, slot, element, expected, o);
+    return PyLong_Check(o) && PyErr_ExceptionMatches(PyExc_OverflowError) ? too_large(c, slot, element, o, "float")
+                                                       : ext_wrong(c, slot, element, expected, o);
 }
 
 static enum ext_outcome boolean(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool *out)
@@ -277,8 +288,8 @@ static enum ext_outcome complex_number(ext_call *c, const ext_slot *slot, Py_ssi
     if (is_text(o) || is_not_one(o) || (!PyComplex_Check(o) && !PyNumber_Check(o)))
         return ext_wrong(c, slot, element, element < 0 ? NULL : "complex", o);
     PyObject *z = PyObject_CallFunctionObjArgs((PyObject *)&PyComplex_Type, o, NULL);
-    if (!z && PyLong_CheckExact(o)) /* an OverflowError */
-        PyErr_Clear();
+    if (!z && PyLong_Check(o) && PyErr_ExceptionMatches(PyExc_OverflowError))
+        return too_large(c, slot, element, o, "complex");
     if (!z)
         return ext_wrong(c, slot, element, element < 0 ? NULL : "complex", o);
     out->re = PyComplex_RealAsDouble(z);
@@ -329,8 +340,12 @@ static enum ext_outcome string(ext_call *c, const ext_slot *slot, Py_ssize_t ele
     Py_ssize_t size;
     if (!PyUnicode_Check(o))
         return ext_wrong(c, slot, element, element < 0 ? NULL : "str", o);
-    if (!(out->data = PyUnicode_AsUTF8AndSize(o, &size)))
-        return EXT_FAILED;
+    if (!(out->data = PyUnicode_AsUTF8AndSize(o, &size))) {
+        if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
+            return EXT_FAILED;
+        PyErr_Clear();
+        return ext_wrong(c, slot, element, "text that UTF-8 encodes", o);
+    }
     out->size = (size_t)size;
     return EXT_OK;
 }
@@ -339,8 +354,12 @@ static enum ext_outcome string(ext_call *c, const ext_slot *slot, Py_ssize_t ele
  * exception. */
 static const char *word(ext_call *c, PyObject *o)
 {
-    if (PyUnicode_Check(o))
-        return PyUnicode_AsUTF8AndSize(o, NULL);
+    if (PyUnicode_Check(o)) {
+        const char *text = PyUnicode_AsUTF8AndSize(o, NULL);
+        if (!text && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
+            PyErr_Clear(); /* no word has a lone surrogate */
+        return text;
+    }
     PyObject *shown = ext_host_of_module(o) ? PyObject_Str(o) : NULL;
     return !shown || ext_keep_object(c, shown) ? NULL : PyUnicode_AsUTF8AndSize(shown, NULL);
 }

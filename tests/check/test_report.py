@@ -353,3 +353,18 @@ def test_the_line_of_a_fault_is_named(check, tmp_path, wrong):
     report = check(tmp_path / "f.c", "--only", "runs,memory", "--case-ms", 100)
     failed = [r for r in report["results"] if r["result"] == "fail"]
     assert [r["at"] for r in failed] == ["f.c:7"] and "\n     at f.c:7\n" in report["table"], report["table"]
+
+
+def test_a_build_for_a_sanitizer(tmp_path):
+    """The reason is its runtime, not the operator."""
+    source, flags = FAULTY / "rows_disagree" / "fault.c", ["-X", "-fsanitize=address"]
+    if subprocess.run([COMMAND, "build", source, *flags, "-o", tmp_path / "a.so"], capture_output=True).returncode:
+        pytest.skip("the compiler has no AddressSanitizer")
+    for words in ([tmp_path / "a.so"], [tmp_path], [source, *flags]):
+        done = subprocess.run([COMMAND, "check", "--only", "memory", *words], capture_output=True, text=True)
+        assert done.returncode == 1 and "it is built with a sanitizer, whose runtime lib" in done.stderr and "at fault" not in done.stderr, done
+
+
+def test_without_python(check, binary):
+    report = check(binary("rows_disagree"), "--only", "torch")
+    assert {r["because"] for r in report["results"]} == {"the checks with torch are turned off: DOVETAIL_PYTHON is empty"}

@@ -131,3 +131,15 @@ def test_failure_in_the_middle_leaves_nothing(dovetail):
     r = subprocess.run(["bash", "-c", "trap '' XFSZ; ulimit -f 1; exec dovetail new ops"], cwd=dovetail.folder, env=dovetail.env, capture_output=True, text=True)
     assert r.returncode == 1 and "cannot write" in r.stderr
     assert not list(dovetail.folder.iterdir())
+
+
+@pytest.mark.parametrize("name", ["NULL", "EOF", "true", "errno", "pty", "builtins"])
+def test_names_that_exist(dovetail, name):
+    assert "choose another" in dovetail("new", name, code=2).err and not (dovetail.folder / name).exists()
+
+
+def test_modules_of_python(dovetail):
+    """None of the standard library's is accepted."""
+    names = [name for name in sorted(sys.stdlib_module_names) if not name.startswith("_")]
+    accepted = [name for name in names if dovetail("new", name, code=None).code != 2]
+    assert len(names) > 100 and not accepted

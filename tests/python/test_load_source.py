@@ -499,3 +499,13 @@ def test_a_folder(tmp_path, monkeypatch):
     with dovetail.load(folder) as ops:
         assert ops.f(numpy.zeros(2, "f")).tolist() == [5, 5]
         assert dovetail.load(str(folder)) is ops
+
+
+@pytest.mark.parametrize("sources", [["nofile.c"], ["nofile.so"], ["there.c", "nofile.cu"]])
+def test_a_file_that_is_missing(tmp_path, monkeypatch, sources):
+    """A source is missed as a binary is."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there.c").write_text(SOURCE)
+    with pytest.raises(OSError, match="nofile.*: cannot open: No such file or directory") as caught:
+        dovetail.load(*sources)
+    assert isinstance(caught.value, dovetail.DovetailError)

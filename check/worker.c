@@ -1469,7 +1469,7 @@ static bool begin(check_job *job, child *c, planned *plans, const check_job *job
 }
 
 /* Releases the job's plan, marks the job finished and reports progress. Its result is complete already. */
-static void finish_job(planned *plans, check_job *job)
+static void release_job(planned *plans, check_job *job)
 {
     release_plan(plans, job);
     job->plan = NULL;
@@ -1511,7 +1511,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options, ch
                 check_not(job, "%s", why);
             else if (begin(job, &children[running], plans, jobs, n) && ++running)
                 continue;
-            finish_job(plans, job);
+            release_job(plans, job);
         }
         if (running) {
             check_job *job = wait_for_one(children, &running);
@@ -1520,7 +1520,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options, ch
                 continue;
             if (!job)
                 break;
-            finish_job(plans, job);
+            release_job(plans, job);
         }
     }
     if (shown.done < n) {

@@ -223,7 +223,8 @@ static int take_arguments(inference *a)
     return DV_OK;
 }
 
-static int put(inference *a, dv_dtype dtype, int32_t ndim, const int64_t *sizes)
+/* Appends GE's next output. sizes: -1 for a size that is unknown. */
+static int append_output(inference *a, dv_dtype dtype, int32_t ndim, const int64_t *sizes)
 {
     if (!a->node->output(a->node->context, a->next, number_of(a->package, dtype), ndim, sizes))
         return dv_fail(DV_EINVAL, "%s: GE refuses output %zu, of %d dims", dv_operator_name(a->op), a->next, (int)ndim);
@@ -233,18 +234,18 @@ static int put(inference *a, dv_dtype dtype, int32_t ndim, const int64_t *sizes)
 
 static bool known(const dv_range *r) { return r->least == r->most; }
 
-/* Appends GE's next output: its dtype and sizes, -1 for a size that is unknown. */
-static int put_known(inference *a, const dv_known *k)
+/* Appends an output of which the inference knows the dtype and some sizes. */
+static int append_known(inference *a, const dv_known *k)
 {
     int64_t sizes[DV_MAX_NDIM];
     const int32_t ndim = known(&k->value) ? (int32_t)k->value.least : -1;
     for (int32_t i = 0; i < ndim; i++)
         sizes[i] = known(&k->sizes[i]) && !(k->flags & DV_SPEC_UNBACKED) ? k->sizes[i].least : -1;
-    return put(a, k->dtype, ndim, sizes);
+    return append_output(a, k->dtype, ndim, sizes);
 }
 
-/* Outputs named like inputs: the new values of written arguments. */
-static int put_written(inference *a, const dv_partial *p)
+/* Appends an output for each written argument: its new value, named like the input. */
+static int append_written(inference *a, const dv_partial *p)
 {
     int status = DV_OK;
     for (size_t i = 0; i < a->nargs && !status; i++) {
@@ -253,7 +254,7 @@ static int put_written(inference *a, const dv_partial *p)
         status = dv_operator_slot(a->op, i, &slot);
         if (!status && (slot.flags & DV_SLOT_WRITES) && a->args[i].type == DV_VALUE_TENSOR &&
             !(status = dv_partial_get(p, DV_PARTIAL_ARGUMENT, i, 0, &argument)))
-            status = put_known(a, &argument);
+            status = append_known(a, &argument);
     }
     return status;
 }
@@ -272,7 +273,8 @@ static size_t outputs_left(const inference *a, const dv_partial *p, size_t resul
     return there > taken ? there - taken : 0;
 }
 
-static int put_list(inference *a, const dv_partial *p, size_t result, const dv_known *list)
+/* Appends an output for each tensor of a result that is a list. */
+static int append_list(inference *a, const dv_partial *p, size_t result, const dv_known *list)
 {
     const size_t n = known(&list->value) ? (size_t)list->value.least : outputs_left(a, p, result);
     int status = DV_OK;
@@ -280,7 +282,7 @@ static int put_list(inference *a, const dv_partial *p, size_t result, const dv_k
         dv_known element;
         status = dv_partial_get(p, DV_PARTIAL_ELEMENT, result, k, &element);
         if (!status)
-            status = put_known(a, &element);
+            status = append_known(a, &element);
     }
     return status;
 }
@@ -300,9 +302,10 @@ static void assume_dims(const inference *a, dv_partial *p)
     dv_clear_error();
 }
 
-static int put_results(inference *a, const dv_partial *p)
+/* Appends all outputs of the node, and fails if the node has another number of them. */
+static int append_results(inference *a, const dv_partial *p)
 {
-    int status = put_written(a, p);
+    int status = append_written(a, p);
     for (size_t r = 0; r < a->nresults && !status; r++) {
         dv_slot_info slot;
         dv_known result;
@@ -311,9 +314,9 @@ static int put_results(inference *a, const dv_partial *p)
             continue;
         status = dv_partial_get(p, DV_PARTIAL_RESULT, r, 0, &result);
         if (!status && slot.type == DV_FIELD_TENSORS)
-            status = put_list(a, p, r, &result);
+            status = append_list(a, p, r, &result);
         else if (!status && (known(&result.present) ? result.present.least == 1 : outputs_left(a, p, r) != 0))
-            status = put_known(a, &result);
+            status = append_known(a, &result);
     }
     const size_t expected = a->node->noutputs(a->node->context);
     if (!status && a->next != expected)
@@ -359,7 +362,7 @@ int dv_ge_infer(dv_ge_package *package, const char *op, const dv_ge_node *node)
     if (!status && a.without_shapes)
         assume_dims(&a, p);
     if (!status)
-        status = put_results(&a, p);
+        status = append_results(&a, p);
     dv_partial_free(p);
     free(a.args);
     free(a.tensors);

@@ -5,10 +5,10 @@
 #include "lang/contract_internal.h"
 
 /* The position in a shape of an item of a pattern. AT: the dim `at`. SLICE: `length` dims from `start` on. */
-typedef struct dv__place {
+typedef struct dv__shape_position {
     dv__operand at;            /* of AT: a literal, counted from the end if negative, or a register */
     dv__operand start, length; /* of SLICE */
-} dv__place;
+} dv__shape_position;
 
 /* A computed dim or a definition that waits until its sizes are bound. */
 typedef struct dv__put_aside {
@@ -16,7 +16,7 @@ typedef struct dv__put_aside {
     dv__operand tested;  /* the condition under which its sizes were bound when it was last checked */
     dv__operand found;   /* the size at its position (in a list: of the first tensor) */
     dv__operand took;    /* when its pattern took part */
-    dv__place place;
+    dv__shape_position position;
 } dv__put_aside;
 
 /* How the case of a group is chosen. */

@@ -203,23 +203,23 @@ static const dv__pattern *own_binder(dv__builder *b, const dv__pattern *t, const
     return t;
 }
 
-static bool find_places(dv__builder *b, const struct subject *x, dv__place *places);
-static dv__operand dims_at(dv__builder *b, const struct subject *x, const dv__place *place);
-static dv__operand size_at(dv__builder *b, const struct subject *x, const dv__place *place, dv__operand guard);
+static bool find_positions(dv__builder *b, const struct subject *x, dv__shape_position *positions);
+static dv__operand dims_at(dv__builder *b, const struct subject *x, const dv__shape_position *position);
+static dv__operand size_at(dv__builder *b, const struct subject *x, const dv__shape_position *position, dv__operand guard);
 
 /* The size or the run that tensor `index` of the binder has for it. */
 static dv__operand own_value(
     dv__builder *b, const dv__pattern *binder, const dv__item *item, dv__operand index, dv__operand guard)
 {
-    dv__place places[MAX_ITEMS];
+    dv__shape_position positions[MAX_ITEMS];
     struct subject x = { .t = binder, .phase = FIND, .guard = guard, .index = index };
     x.tensor = dv__emit(b, DV__OP_ELEMENT, DV__RTYPE_TENSOR, guard, 1, &index, binder->slot, NULL);
     x.shape = dv__op1(b, DV__OP_SHAPE, DV__RTYPE_DIMS, guard, x.tensor);
     const dv__item *at = find_own(binder, item);
-    if (b->status || !find_places(b, &x, places))
+    if (b->status || !find_positions(b, &x, positions))
         return DV__ALWAYS;
-    const dv__place *place = &places[at - binder->dims.items];
-    return item->kind == DV__ITEM_ELEMENT ? size_at(b, &x, place, guard) : dims_at(b, &x, place);
+    const dv__shape_position *position = &positions[at - binder->dims.items];
+    return item->kind == DV__ITEM_ELEMENT ? size_at(b, &x, position, guard) : dims_at(b, &x, position);
 }
 
 /* ---- Messages: an argument ----------------------------------------------------------------------------------------------- */
@@ -503,8 +503,8 @@ static void run_length(dv__builder *b, const struct subject *x, uint32_t i, stru
     to->free[i] = dv__and(b, unbound, dv__not(b, told, DV__ALWAYS));
 }
 
-/* The position of each item, and the check of the number of dims. */
-static bool find_places(dv__builder *b, const struct subject *x, dv__place *places)
+/* Finds the position of each item in the shape, and checks the number of dims. */
+static bool find_positions(dv__builder *b, const struct subject *x, dv__shape_position *positions)
 {
     struct lengths lengths;
     const dv__dims *dims = &x->t->dims;
@@ -547,42 +547,42 @@ static bool find_places(dv__builder *b, const struct subject *x, dv__place *plac
         for (uint32_t k = i; k < dims->n; k++)
             singles = dims->items[k].e->type == DV__CTYPE_RUN ? 0 : singles + 1;
         const bool back = at >= 0 && singles == dims->n - i;
-        places[i].at = back ? dv__int(b, -(int64_t)singles) : at;
-        places[i].start = at;
-        places[i].length = lengths.known[i];
+        positions[i].at = back ? dv__int(b, -(int64_t)singles) : at;
+        positions[i].start = at;
+        positions[i].length = lengths.known[i];
         if (lengths.free[i] != DV__NEVER) {
             if (rest == DV__ALWAYS && known < 0 && !b->status)
                 rest = dv__add_ints(b, g, rank, dv__int(b, -b->p->constants[-1 - known].i));
             else if (rest == DV__ALWAYS)
                 rest = dv__op2(b, DV__OP_SUB, DV__RTYPE_INT, g, rank, known);
-            places[i].length = dv__implies(b, g, lengths.free[i], 6) ? rest
+            positions[i].length = dv__implies(b, g, lengths.free[i], 6) ? rest
                                                                      : dv__select(b, g, lengths.free[i], rest, lengths.known[i]);
         }
         if (i + 1 < dims->n) {
             bool singles_only = true;
             for (uint32_t k = i + 1; k < dims->n; k++)
                 singles_only = singles_only && dims->items[k].e->type != DV__CTYPE_RUN;
-            at = singles_only && places[i].length >= 0 ? places[i].length : dv__add_ints(b, g, at, places[i].length);
+            at = singles_only && positions[i].length >= 0 ? positions[i].length : dv__add_ints(b, g, at, positions[i].length);
         }
     }
     return true;
 }
 
-static dv__operand size_at(dv__builder *b, const struct subject *x, const dv__place *place, dv__operand guard)
+static dv__operand size_at(dv__builder *b, const struct subject *x, const dv__shape_position *position, dv__operand guard)
 {
-    return dv__op2(b, DV__OP_AT, DV__RTYPE_INT, guard, x->shape, place->at);
+    return dv__op2(b, DV__OP_AT, DV__RTYPE_INT, guard, x->shape, position->at);
 }
 
-static dv__operand dims_at(dv__builder *b, const struct subject *x, const dv__place *place)
+static dv__operand dims_at(dv__builder *b, const struct subject *x, const dv__shape_position *position)
 {
     return x->t->dims.n == 1 ? x->shape
-                             : dv__op3(b, DV__OP_SLICE, DV__RTYPE_DIMS, x->guard, x->shape, place->start, place->length);
+                             : dv__op3(b, DV__OP_SLICE, DV__RTYPE_DIMS, x->guard, x->shape, position->start, position->length);
 }
 
-static void match_variable(dv__builder *b, const struct subject *x, uint32_t i, const dv__place *place)
+static void match_variable(dv__builder *b, const struct subject *x, uint32_t i, const dv__shape_position *position)
 {
     const int ref = x->t->dims.items[i].ref;
-    const dv__operand variable = dv__dim_register(ref), g = x->guard, size = size_at(b, x, place, g);
+    const dv__operand variable = dv__dim_register(ref), g = x->guard, size = size_at(b, x, position, g);
     const dv__operand compared = dv__and(b, g, b->dims[ref]);
     if (x->phase != BIND && compared != DV__NEVER) {
         const dv__operand same = dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, compared, size, variable);
@@ -594,11 +594,11 @@ static void match_variable(dv__builder *b, const struct subject *x, uint32_t i, 
     }
 }
 
-static void match_run(dv__builder *b, const struct subject *x, uint32_t i, const dv__place *place)
+static void match_run(dv__builder *b, const struct subject *x, uint32_t i, const dv__shape_position *position)
 {
     const dv__item *item = &x->t->dims.items[i];
     const dv__operand g = x->guard;
-    const dv__operand here = dims_at(b, x, place);
+    const dv__operand here = dims_at(b, x, position);
     const bool run = item->kind == DV__ITEM_RUN;
     const dv__operand compared = run ? dv__and(b, g, b->runs[item->ref]) : g;
     if (x->phase != BIND && compared != DV__NEVER) {
@@ -635,7 +635,7 @@ static dv__operand bound_here(dv__builder *b, const dv__item *item, enum phase p
 }
 
 /* A computed dim: compared if its sizes are bound, else put aside for later. */
-static void match_computed(dv__builder *b, const struct subject *x, uint32_t i, const dv__place *place)
+static void match_computed(dv__builder *b, const struct subject *x, uint32_t i, const dv__shape_position *position)
 {
     const dv__item *item = &x->t->dims.items[i];
     const dv__operand bound = bound_here(b, item, x->phase, x->guard);
@@ -649,21 +649,21 @@ static void match_computed(dv__builder *b, const struct subject *x, uint32_t i, 
         a->took = x->guard;
         a->pending = dv__and(b, x->guard, dv__not(b, bound, DV__ALWAYS));
         a->tested = bound;
-        a->place = *place;
-        a->found = a->pending == DV__NEVER ? DV__ALWAYS : size_at(b, x, place, x->guard);
+        a->position = *position;
+        a->found = a->pending == DV__NEVER ? DV__ALWAYS : size_at(b, x, position, x->guard);
     }
     if (x->phase == BIND || g == DV__NEVER)
         return;
     b->where = item->text;
-    const dv__operand expected = dv__value(b, item->e, g), size = size_at(b, x, place, x->guard);
+    const dv__operand expected = dv__value(b, item->e, g), size = size_at(b, x, position, x->guard);
     dv__check(b, dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, g, size, expected), g, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
 }
 
 /* n{i}: the sum of all. */
-static void add_up(dv__builder *b, const struct subject *x, const dv__item *item, const dv__place *place, dv__carry *carry)
+static void add_up(dv__builder *b, const struct subject *x, const dv__item *item, const dv__shape_position *position, dv__carry *carry)
 {
     const dv__operand total = dv__dim_register(item->ref);
-    const dv__operand in[] = { total, size_at(b, x, place, x->guard) };
+    const dv__operand in[] = { total, size_at(b, x, position, x->guard) };
     b->where = item->text;
     const dv__fault *big = dv__fault_new(
         b, DV_ESHAPE, dv__then(dv__part_place(b), dv__part_text(b, "the sum over the list does not fit 64 bits")));
@@ -673,7 +673,7 @@ static void add_up(dv__builder *b, const struct subject *x, const dv__item *item
 
 /* n{i}, *s{i}: the first list that has it binds it, the others are compared with that, tensor by tensor. */
 static void match_own(
-    dv__builder *b, const struct subject *x, uint32_t i, const dv__place *place, dv__carry *carries, uint32_t *ncarries)
+    dv__builder *b, const struct subject *x, uint32_t i, const dv__shape_position *position, dv__carry *carries, uint32_t *ncarries)
 {
     const dv__item *item = &x->t->dims.items[i];
     const dv__pattern *binder = own_binder(b, x->t, item);
@@ -681,10 +681,10 @@ static void match_own(
     const dv__operand g = x->guard;
     if (binder == x->t) {
         if (!run && *ncarries < DV_MAX_NDIM)
-            add_up(b, x, item, place, &carries[(*ncarries)++]);
+            add_up(b, x, item, position, &carries[(*ncarries)++]);
         return;
     }
-    const dv__operand here = run ? dims_at(b, x, place) : size_at(b, x, place, g);
+    const dv__operand here = run ? dims_at(b, x, position) : size_at(b, x, position, g);
     const dv__operand same = dv__op2(
         b, DV__OP_EQ, run ? DV__RTYPE_DIMS : DV__RTYPE_INT, g, here, own_value(b, binder, item, x->index, g));
     dv__check(b, same, g, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
@@ -693,26 +693,26 @@ static void match_own(
 static void match_dims(dv__builder *b, struct subject *x, dv__carry *carries, uint32_t *ncarries)
 {
     const dv__dims *dims = &x->t->dims;
-    dv__place places[MAX_ITEMS];
+    dv__shape_position positions[MAX_ITEMS];
     x->shape = dv__op1(b, DV__OP_SHAPE, DV__RTYPE_DIMS, x->guard, x->tensor);
-    if (dims->any || !find_places(b, x, places))
+    if (dims->any || !find_positions(b, x, positions))
         return;
     for (uint32_t i = 0; i < dims->n && !b->status; i++) {
         const dv__item *item = &dims->items[i];
         switch (item->kind) {
-        case DV__ITEM_VAR: match_variable(b, x, i, &places[i]); break;
+        case DV__ITEM_VAR: match_variable(b, x, i, &positions[i]); break;
         case DV__ITEM_RUN:
-        case DV__ITEM_RUNS: match_run(b, x, i, &places[i]); break;
+        case DV__ITEM_RUNS: match_run(b, x, i, &positions[i]); break;
         case DV__ITEM_INT:
             if (x->phase != BIND)
                 dv__check(b,
-                    dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, x->guard, size_at(b, x, &places[i], x->guard), dv__int(b, item->value)),
+                    dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, x->guard, size_at(b, x, &positions[i], x->guard), dv__int(b, item->value)),
                     x->guard, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
             break;
-        case DV__ITEM_EXPR: match_computed(b, x, i, &places[i]); break;
+        case DV__ITEM_EXPR: match_computed(b, x, i, &positions[i]); break;
         default:
             if (x->phase == CHECK)
-                match_own(b, x, i, &places[i], carries, ncarries);
+                match_own(b, x, i, &positions[i], carries, ncarries);
         }
         if (x->phase == CHECK && item->kind == DV__ITEM_VAR)
             x->dims[item->ref] = b->dims[item->ref];
@@ -946,16 +946,16 @@ static void match_pattern(dv__builder *b, const dv__pattern *t)
     }
 }
 
-/* Where a dim stands in a tensor of a list: elsewhere in each one, when a run is of each one's own. */
-static dv__place place_in_each(dv__builder *b, const struct subject *x, uint32_t item, dv__place in_first)
+/* Returns the position of a dim in a tensor of a list: it differs from tensor to tensor where a run is of each tensor. */
+static dv__shape_position position_in_each(dv__builder *b, const struct subject *x, uint32_t item, dv__shape_position in_first)
 {
     struct subject one = *x;
-    dv__place places[MAX_ITEMS];
+    dv__shape_position positions[MAX_ITEMS];
     bool own = false;
     for (uint32_t i = 0; i < x->t->dims.n; i++)
         own |= x->t->dims.items[i].kind == DV__ITEM_ELEMENT_RUN;
     one.phase = FIND; /* the number of dims has been checked */
-    return own && find_places(b, &one, places) ? places[item] : in_first;
+    return own && find_positions(b, &one, positions) ? positions[item] : in_first;
 }
 
 /* A computed dim of a list that was put aside: compared for each tensor. */
@@ -985,8 +985,8 @@ void dv__check_aside(dv__builder *b, const dv__pattern *t, uint32_t item, dv__op
         x.tensor = dv__load(b, DV__OP_TENSOR, DV__RTYPE_TENSOR, a->took, t->slot);
     }
     x.shape = dv__op1(b, DV__OP_SHAPE, DV__RTYPE_DIMS, list ? g : a->took, x.tensor);
-    const dv__place place = list ? place_in_each(b, &x, item, a->place) : a->place;
-    const dv__operand found = list ? size_at(b, &x, &place, g) : a->found;
+    const dv__shape_position position = list ? position_in_each(b, &x, item, a->position) : a->position;
+    const dv__operand found = list ? size_at(b, &x, &position, g) : a->found;
     dv__check(b, dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, g, found, expected), g, DV_ESHAPE, wrong_shape(b, &x, (int32_t)item));
     if (list)
         dv__close_block(b, at);

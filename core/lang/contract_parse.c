@@ -711,7 +711,8 @@ static int parse_signature(struct parser *p)
     return status;
 }
 
-static bool is_literal(const dv__expr *e)
+/* True for a value that a case can name: an integer, a string, a bool or the name of a dtype; no float. */
+static bool is_case_value(const dv__expr *e)
 {
     uint32_t key;
     return e->kind == DV__EXPR_STRING || e->kind == DV__EXPR_INT || e->kind == DV__EXPR_BOOL ||
@@ -724,7 +725,7 @@ static dv__expr *subject_of(const dv__expr *e)
     if (e->kind != DV__EXPR_EQ && e->kind != DV__EXPR_IN)
         return NULL;
     for (uint32_t i = 1; i < e->n; i++)
-        if (!is_literal(e->args[i]))
+        if (!is_case_value(e->args[i]))
             return NULL;
     return e->args[0];
 }
@@ -744,7 +745,7 @@ static int parse_values(struct parser *p, dv__expr *subject, dv__expr **out)
     while (!dv__lexer_is(&p->lx, ":")) {
         dv__expr *value = NULL;
         status = dv__expr_parse_primary(&p->lx, &p->c->arena, &value);
-        if (!status && !is_literal(value))
+        if (!status && !is_case_value(value))
             status = dv__fail_at(DV_ECONTRACT, p->c->text, value->at, "expected a value or ':'");
         if (!status)
             status = dv__contract_grow(p->c, &values, n, sizeof *values);

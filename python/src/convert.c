@@ -596,8 +596,8 @@ PyObject *ext_list_items(const ext_call *c, size_t slot)
     return NULL;
 }
 
-/* Describes tensor i again, since Python code that ran meanwhile may have changed it. element: its index in a list, or -1. */
-static enum ext_outcome recheck_one(ext_call *c, size_t i, Py_ssize_t element, PyObject *o, const dv_tensor **t)
+/* Validates tensor i again, since Python code that ran meanwhile may have changed it. element: its index in a list, or -1. */
+static enum ext_outcome revalidate_tensor(ext_call *c, size_t i, Py_ssize_t element, PyObject *o, const dv_tensor **t)
 {
     const ext_slot *slot = &c->f->slots[i];
     enum ext_kind kind;
@@ -607,19 +607,19 @@ static enum ext_outcome recheck_one(ext_call *c, size_t i, Py_ssize_t element, P
         c, slot, element, o, i >= c->f->nargs || slot->flags & DV_SLOT_WRITES, t);
 }
 
-/* Checks all tensors again, since Python code ran after they were described. */
-static enum ext_outcome recheck_all(ext_call *c)
+/* Validates all tensors again, since Python code ran after they were described. */
+static enum ext_outcome revalidate_all(ext_call *c)
 {
     enum ext_outcome outcome = EXT_OK;
     for (size_t i = 0, n = c->f->nargs + c->f->nresults; i < n && !outcome; i++) {
         dv_value *v = &c->args[i];
         if (v->type == DV_VALUE_TENSOR)
-            outcome = recheck_one(c, i, -1, c->given[i], &v->as.tensor);
+            outcome = revalidate_tensor(c, i, -1, c->given[i], &v->as.tensor);
         if (v->type != DV_VALUE_TENSORS)
             continue;
         const dv_tensor **data = (const dv_tensor **)(uintptr_t)(const void *)v->as.tensors.data; /* the call's memory */
         for (size_t k = 0; k < v->as.tensors.size && !outcome; k++)
-            outcome = recheck_one(c, i, (Py_ssize_t)k, PyTuple_GetItem(ext_list_items(c, i), (Py_ssize_t)k), &data[k]);
+            outcome = revalidate_tensor(c, i, (Py_ssize_t)k, PyTuple_GetItem(ext_list_items(c, i), (Py_ssize_t)k), &data[k]);
     }
     return outcome;
 }
@@ -654,7 +654,7 @@ enum ext_outcome ext_convert_all(ext_call *c)
         c->late = true;
         outcome = convert_pass(c, &later);
         if (!outcome && c->purpose != EXT_TRIAL)
-            outcome = recheck_all(c);
+            outcome = revalidate_all(c);
     }
     if (!outcome)
         return c->way && c->purpose != EXT_LOOK ? EXT_SLOW : EXT_OK;

@@ -91,7 +91,7 @@ int ext_random_setup(PyObject *module)
 }
 
 /* Makes a random state for this call, and seeds it with a number drawn from the host's generator. */
-static enum ext_outcome from_host(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out)
+static enum ext_outcome seed_from_host(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out)
 {
     state *s = ext_alloc(c, sizeof *s);
     if (!s)
@@ -110,7 +110,7 @@ static enum ext_outcome from_host(ext_call *c, const ext_slot *slot, PyObject *o
 enum ext_outcome ext_generator(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out)
 {
     if (!PyType_IsSubtype(Py_TYPE(o), generator_type))
-        return from_host(c, slot, o, out);
+        return seed_from_host(c, slot, o, out);
     *out = (const dv_generator *)(const void *)&((generator *)(void *)o)->state;
     return EXT_OK;
 }

@@ -512,7 +512,8 @@ static void show_command(const words *w)
  * library's name, which is known only after the link. */
 static const char *describe_unmade(const build *b)
 {
-    return b->named ? keep(cli_format("'%s' was not %s", b->out, access(b->out, F_OK) ? "made" : "changed")) : "no binary was made";
+    return b->named ? keep(cli_format("'%s' was not %s", b->out, access(b->out, F_OK) ? "made" : "changed"))
+                    : "no binary was made";
 }
 
 static int run_compiler(build *b, words *w)
@@ -908,7 +909,8 @@ static int check_contract(const dv_operator_decl *decl, dv_operator *op, int fd)
     for (size_t i = 0; args && i < nargs; i++)
         args[i].type = DV_VALUE_UNKNOWN;
     if (args && results && decl->contract && dv_infer_partial(op, args, nargs, results, nresults)) {
-        char *message = cli_format("%s:%u: no call fits the contract, since its parts exclude each other (? is any value): %s", decl->file, decl->line, dv_last_error());
+        char *message = cli_format("%s:%u: no call fits the contract, since its parts exclude each other (? is any value): %s",
+            decl->file, decl->line, dv_last_error());
         put(fd, message);
         status = INSPECT_REFUSED;
     }

@@ -101,8 +101,9 @@ static int add_unloadable(targets *t, const char *path)
 {
     char *const sanitizer = find_sanitizer(path);
     char *const why = sanitizer
-        ? cli_format("%s: it is built with a sanitizer, whose runtime %s must be in a process from its start: check a build without "
-                     "-fsanitize, whose wrong accesses are found, too",
+        ? cli_format(
+              "%s: it is built with a sanitizer, whose runtime %s must be in a process from its start: check a build without "
+              "-fsanitize, whose wrong accesses are found, too",
               path, sanitizer)
         : cli_format("%s", dv_last_error());
     const int status = add_refused(t, path, why);

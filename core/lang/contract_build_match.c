@@ -555,8 +555,9 @@ static bool find_positions(dv__builder *b, const struct subject *x, dv__shape_po
                 rest = dv__add_ints(b, g, rank, dv__int(b, -b->p->constants[-1 - known].i));
             else if (rest == DV__ALWAYS)
                 rest = dv__op2(b, DV__OP_SUB, DV__RTYPE_INT, g, rank, known);
-            positions[i].length = dv__implies(b, g, lengths.free[i], 6) ? rest
-                                                                     : dv__select(b, g, lengths.free[i], rest, lengths.known[i]);
+            positions[i].length = dv__implies(b, g, lengths.free[i], 6)
+                ? rest
+                : dv__select(b, g, lengths.free[i], rest, lengths.known[i]);
         }
         if (i + 1 < dims->n) {
             bool singles_only = true;
@@ -660,7 +661,8 @@ static void match_computed(dv__builder *b, const struct subject *x, uint32_t i, 
 }
 
 /* n{i}: the sum of all. */
-static void add_up(dv__builder *b, const struct subject *x, const dv__item *item, const dv__shape_position *position, dv__carry *carry)
+static void add_up(
+    dv__builder *b, const struct subject *x, const dv__item *item, const dv__shape_position *position, dv__carry *carry)
 {
     const dv__operand total = dv__dim_register(item->ref);
     const dv__operand in[] = { total, size_at(b, x, position, x->guard) };
@@ -672,8 +674,8 @@ static void add_up(dv__builder *b, const struct subject *x, const dv__item *item
 }
 
 /* n{i}, *s{i}: the first list that has it binds it, the others are compared with that, tensor by tensor. */
-static void match_own(
-    dv__builder *b, const struct subject *x, uint32_t i, const dv__shape_position *position, dv__carry *carries, uint32_t *ncarries)
+static void match_own(dv__builder *b, const struct subject *x, uint32_t i, const dv__shape_position *position, dv__carry *carries,
+    uint32_t *ncarries)
 {
     const dv__item *item = &x->t->dims.items[i];
     const dv__pattern *binder = own_binder(b, x->t, item);
@@ -706,7 +708,8 @@ static void match_dims(dv__builder *b, struct subject *x, dv__carry *carries, ui
         case DV__ITEM_INT:
             if (x->phase != BIND)
                 dv__check(b,
-                    dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, x->guard, size_at(b, x, &positions[i], x->guard), dv__int(b, item->value)),
+                    dv__op2(
+                        b, DV__OP_EQ, DV__RTYPE_INT, x->guard, size_at(b, x, &positions[i], x->guard), dv__int(b, item->value)),
                     x->guard, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
             break;
         case DV__ITEM_EXPR: match_computed(b, x, i, &positions[i]); break;

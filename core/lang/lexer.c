@@ -90,7 +90,8 @@ int dv__lexer_check(const char *text)
         else if (*p == '\'' || *p == '"')
             quote = *p;
         else if (*p & 0x80)
-            return dv__fail_at(DV_ESYNTAX, text, p, "expected ASCII, found '%.*s'%s", (int)character_size(p), p, character_hint(p));
+            return dv__fail_at(
+                DV_ESYNTAX, text, p, "expected ASCII, found '%.*s'%s", (int)character_size(p), p, character_hint(p));
     }
     return DV_OK;
 }

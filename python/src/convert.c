@@ -271,7 +271,7 @@ static enum ext_outcome real(ext_call *c, const ext_slot *slot, Py_ssize_t eleme
     if (*out != -1 || !PyErr_Occurred())
         return EXT_OK;
     return PyLong_Check(o) && PyErr_ExceptionMatches(PyExc_OverflowError) ? too_large(c, slot, element, o, "float")
-                                                       : ext_wrong(c, slot, element, expected, o);
+                                                                          : ext_wrong(c, slot, element, expected, o);
 }
 
 static enum ext_outcome boolean(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool *out)
@@ -374,7 +374,7 @@ static bool dtype_of_host(const ext_call *c, PyObject *o, dv_dtype *out)
 static enum ext_outcome dtype(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, dv_dtype *out)
 {
     const char *text = word(c, o);
-    if (text ? !dv_dtype_parse(text, out) : dtype_of_host(c, o, out))
+    if (text ? !dv_dtype_parse(text, out) : !PyUnicode_Check(o) && dtype_of_host(c, o, out))
         return EXT_OK;
     return ext_wrong(c, slot, element, "a dtype, such as \"f32\"", o);
 }

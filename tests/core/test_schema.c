@@ -71,7 +71,7 @@ static void test_refused(void **state)
             "expected a type (Tensor, SymInt, int, float, bool, str, Scalar...), found 'Tensr'; did you mean Tensor?" },
         { "f(floaat k=2.0) -> ()", 12, "a default of the unknown type 'floaat'; did you mean float?" },
         { "f(double? k=1.0) -> ()", 13, "a default of the unknown type 'double'; did you mean float?" },
-        { "f(Tensor x) \u2192 Tensor", 12, "expected '->', found '\u2192'; write ->" },
+        { "f(Tensor x) \u2192 Tensor", 13, "expected '->', found '\u2192'; write ->" },
         { "f(innt[2] k=1) -> ()", 13, "a default of the unknown type 'innt'; did you mean int?" },
         { "f(Tensor in) -> ()", 10, "expected the name of the argument (no keyword), found 'in'" },
         { "class(Tensor x) -> ()", 1, "expected the name of an operator, found 'class'" },

@@ -399,14 +399,74 @@ static double sum_rounding(const check_op *op, const check_case *c, dv_dtype dty
     return check_rounding(op, dtype, fmax(largest, product)) + order * terms * product + one_by_one;
 }
 
-static void check_sum(check_job *job, cutter *k)
+/* True if element i of the whole is the sum of the parts' elements. Integers wrap, so they are compared modulo 2^bits. */
+static bool adds_up(const check_out *whole, const check_out *a, const check_out *b, int64_t i)
+{
+    const size_t size = (size_t)dv_dtype_bytes(whole->t.dtype, 1);
+    uint64_t w = 0, x = 0, y = 0;
+    memcpy(&w, (const char *)whole->t.data + (size_t)i * size, size);
+    memcpy(&x, (const char *)a->t.data + (size_t)i * size, size);
+    memcpy(&y, (const char *)b->t.data + (size_t)i * size, size);
+    const uint64_t difference = x + y - w;
+    return !memcmp(&difference, &(uint64_t){ 0 }, size);
+}
+
+/* True if a sum of products, with an element of each tensor and each number as factors, may be too large for this integer dtype:
+ * an operator may saturate it. */
+static bool may_overflow(const check_case *c, dv_dtype dtype)
+{
+    double product = 1, terms = 1;
+    for (size_t i = 0; i < c->nargs; i++) {
+        const check_value *v = &c->args[i];
+        product *= fmax(1, fabs(v->type == DV_VALUE_INT ? (double)v->as.i : v->type == DV_VALUE_FLOAT ? v->as.f : 1));
+    }
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const check_tensor *t = &c->tensors[i];
+        if (!t->present)
+            continue;
+        product *= fmax(1, fmax(fabs(t->low), fabs(t->high)));
+        terms = fmax(terms, (double)check_numel(t));
+    }
+    return !(product * terms < ldexp(1, dtype.bits - (dtype.code == 0)));
+}
+
+/* SMALL_TERMS: from -1 to 1. LARGE_TERMS: all are the end of a dtype of 8 or 16 bits that is farther from 0. */
+enum terms { SMALL_TERMS, LARGE_TERMS };
+
+/* Copies a case to `out` with such integers. False: the contract does not accept it, or a sum may be too large for `dtype`. */
+static bool with_terms(const check_job *job, const check_case *c, enum terms terms, dv_dtype dtype, check_case *out)
+{
+    *out = *c;
+    for (size_t i = 0; i < out->ntensors; i++) {
+        check_tensor *t = &out->tensors[i];
+        const bool large = terms == LARGE_TERMS;
+        if (!t->present || !check_is_integer(t->dtype) || t->dtype.bits < 8 || (large && t->dtype.bits > 16) ||
+            check_is_placed(t))
+            continue;
+        t->fill = CHECK_RANDOM;
+        t->span = 0;
+        t->low = large ? t->dtype.code ? ldexp(1, t->dtype.bits) - 1 : -ldexp(1, t->dtype.bits - 1) : fmax(t->low, -1);
+        t->high = large ? t->low : fmin(t->high, 1);
+        if (t->low > t->high || (large && t->dtype.code == 6))
+            *t = c->tensors[i];
+    }
+    return !may_overflow(out, dtype) && check_accepts(job->op, out);
+}
+
+static bool is_whole_number(const check_out *o)
+{
+    return check_is_integer(o->t.dtype) && o->t.dtype.code != 6 && o->t.dtype.bits >= 8;
+}
+
+/* Returns the dtype of the last integer result whose sum is not exact and may have overflowed; bits 0: there is none. */
+static dv_dtype compare_sums(check_job *job, const cutter *k)
 {
     char where[200];
-    if (!run_parts(k, job))
-        return;
+    dv_dtype large = { .bits = 0 };
     for (size_t i = 0; i < p.outs[0].n && !failed(job); i++) {
         const check_out *whole = &p.outs[0].of[i], *a = &p.outs[1].of[i], *b = &p.outs[2].of[i];
-        if (whole->slot < job->op->nargs || !check_is_float(whole->t.dtype))
+        const bool whole_numbers = is_whole_number(whole);
+        if (whole->slot < job->op->nargs || whole->number || !(whole_numbers || check_is_float(whole->t.dtype)))
             continue;
         const bool same = !memcmp(whole->dims, a->dims, sizeof a->dims) && !memcmp(whole->dims, b->dims, sizeof a->dims);
         const check_json *unbacked = check_json_get(job->op->contract, "unbacked");
@@ -418,13 +478,18 @@ static void check_sum(check_job *job, cutter *k)
         if (!same)
             continue;
         const double largest = fmax(check_out_largest(whole), fmax(check_out_largest(a), check_out_largest(b)));
-        const double tolerance = sum_rounding(job->op, k->c, whole->t.dtype, largest);
+        const double tolerance = whole_numbers ? 0 : sum_rounding(job->op, k->c, whole->t.dtype, largest);
+        const bool overflows = whole_numbers && may_overflow(k->c, whole->t.dtype);
         show_parts(job, CHECK_SHOW_SUM, k, whole, tolerance);
         for (int64_t n = 0, all = dv_numel(&whole->t); n < all && !failed(job); n++) {
             const double w = check_get(whole->t.data, n, whole->t.dtype), x = check_get(a->t.data, n, a->t.dtype),
                          y = check_get(b->t.data, n, b->t.dtype);
-            if (!isfinite(w) || !isfinite(x + y) || fabs(x + y - w) <= tolerance)
+            if (whole_numbers ? adds_up(whole, a, b, n) : !isfinite(w) || !isfinite(x + y) || fabs(x + y - w) <= tolerance)
                 continue;
+            if (overflows) {
+                large = whole->t.dtype;
+                break;
+            }
             check_out_element(job->op, whole, n, where, sizeof where);
             check_fail(job, "not a sum",
                 "sum(%s%s) does not hold: of [0, %lld) and [%lld, %lld) alone %s is %.9g and %.9g, and of the whole %.9g",
@@ -432,6 +497,43 @@ static void check_sum(check_job *job, cutter *k)
                 where, x, y, w);
         }
     }
+    return large;
+}
+
+/* Compares sums of the same case with other integers. at: where it is cut. */
+static void check_other_sum(check_job *job, const cutter *k, const check_case *c, int64_t at)
+{
+    static check_case own;
+    cutter other = *k;
+    own = *k->c;
+    other.c = c;
+    other.at = at;
+    check_in_hand(job, c);
+    if (run_parts(&other, job))
+        compare_sums(job, &other);
+    if (!failed(job))
+        check_in_hand(job, &own);
+}
+
+/* Compares a whole with the sum of its parts. Integers add up exactly, also the largest ones: a kernel may add them in a type
+ * that is too narrow. */
+static void check_sum(check_job *job, cutter *k)
+{
+    static check_case other;
+    dv_dtype integers = { .bits = 0 };
+    if (!run_parts(k, job))
+        return;
+    for (size_t i = 0; i < p.outs[0].n; i++)
+        integers = is_whole_number(&p.outs[0].of[i]) ? p.outs[0].of[i].t.dtype : integers;
+    const dv_dtype large = compare_sums(job, k);
+    if (large.bits && !failed(job)) {
+        if (with_terms(job, k->c, SMALL_TERMS, large, &other))
+            check_other_sum(job, k, &other, k->at);
+        else
+            check_left_out(job, "large sums of integers, which may overflow the dtype of the result");
+    }
+    if (integers.bits && !failed(job) && with_terms(job, k->c, LARGE_TERMS, integers, &other))
+        check_other_sum(job, k, &other, 1);
 }
 
 /* The name in ["dim", "n"] or ["run", "s"]. */

@@ -454,7 +454,7 @@ static char *ask_python(const char *python, const char *const *words, const char
 /* Returns why no Python was found. */
 static const char *describe_no_python(void)
 {
-    return getenv("DOVETAIL_PYTHON") ? "the checks with torch are turned off: DOVETAIL_PYTHON is empty"
+    return getenv("DOVETAIL_PYTHON") ? "there is no torch: DOVETAIL_PYTHON is empty, which turns these checks off"
                                      : "there is no torch: no Python is installed beside this command, active or on PATH";
 }
 

@@ -5,6 +5,7 @@ from _thread import RLock  # the same as threading.RLock, but importing threadin
 from . import _bridges, _core, _debug
 from ._errors import DovetailIOError, make
 
+SOURCE_ENDINGS = (".c", ".cpp", ".cu", ".cce")
 _lock = RLock()
 _libraries = {}  # pointer -> Library, in the order of loading
 
@@ -85,7 +86,7 @@ def load(path, *more, flags=(), verbose=False, attach=True):
     attach: make them operators of the frameworks too, in each that has its own, now or as soon as it is imported.
     """
     path = os.fsdecode(path)
-    if not more and not path.endswith((".c", ".cpp", ".cu", ".cce")) and not os.path.isdir(path):
+    if not more and not path.endswith(SOURCE_ENDINGS) and not os.path.isdir(path):
         return _load_binary(path, attach)
     from ._source import build
     sources = [path, *map(os.fsdecode, more)]

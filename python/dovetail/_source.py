@@ -17,7 +17,8 @@ def build(sources, flags, verbose):
     arguments = ["dovetail", "build", "--cached", *(["--verbose"] if verbose or _debug.LEVEL >= 2 else []), *flags, "--", *sources]
     code, output = _run(command(), arguments)
     if code:
-        for source in sources:
+        from ._library import SOURCE_ENDINGS
+        for source in (source for source in sources if source.endswith(SOURCE_ENDINGS)):
             try:
                 os.stat(source)
             except OSError as error:

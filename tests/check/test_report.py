@@ -367,4 +367,4 @@ def test_a_build_for_a_sanitizer(tmp_path):
 
 def test_without_python(check, binary):
     report = check(binary("rows_disagree"), "--only", "torch")
-    assert {r["because"] for r in report["results"]} == {"the checks with torch are turned off: DOVETAIL_PYTHON is empty"}
+    assert {r["because"] for r in report["results"]} == {"there is no torch: DOVETAIL_PYTHON is empty, which turns these checks off"}

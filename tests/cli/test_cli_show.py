@@ -232,7 +232,7 @@ def test_explain_a_call_that_no_kernel_takes(built):
     rows = built("explain", "--json", "my_ops.so", "swiglu", "f64[4]", "f64[4]").json["kernels"]
     assert [(r["kernel"], r["taken"]) for r in rows] == [("swiglu_f32", False), ("native form", True)]
     out = built("explain", "my_ops.so", "swiglu_grad", *["f64[4]"] * 3).out
-    assert "it takes f32, and argument 'dout' is f64" in out and "taken: no kernel fits" in out
+    assert "it takes f32, and argument 'grad' is f64" in out and "taken: no kernel fits" in out
     assert "dgate -> f64[4]" in built("explain", "my_ops.so", "swiglu_grad", *["f64[4]:meta"] * 3).out  # shapes need no kernel
 
 

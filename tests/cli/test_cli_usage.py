@@ -70,7 +70,7 @@ USAGE = [
     (["info"], "expected a binary or the name of an operator"),
     (["explain"], "expected the name of an operator"),
     (["bench"], "expected the name of an operator"),
-    (["check"], "expected a binary, a C file, a package or the name of an operator"),
+    (["check"], "expected a binary, a C file, a folder, a package or the name of an operator"),
     (["check", "--only", "", "x"], "expected the name of a property, found nothing"),
     (["check", "--only", "memory,luck", "x"], "there is no property 'luck'; there are binding"),
     (["check", "--seed", "one", "x"], "option '--seed': expected a number"),

@@ -182,19 +182,54 @@ static bool is_all_f64(const check_case *c)
     return any;
 }
 
-/* Reports a result in f64 that is computed in f32 somewhere. Each argument is changed by 2^-34 and by 2^-20 of its value: the
+/* Copies a case to `out` with real numbers that are nearer to 0 by this part of their value. False: it has none, or the contract
+ * does not accept them. */
+static bool with_moved_numbers(const check_op *op, const check_case *c, double by, check_case *out)
+{
+    bool any = false;
+    *out = *c;
+    for (size_t i = 0; i < c->nargs; i++) {
+        check_value *v = &out->args[i];
+        const dv_value *by_default = &op->slots[i].default_value;
+        if (v->type == DV_VALUE_DEFAULT && by_default->type == DV_VALUE_FLOAT)
+            *v = (check_value){ .type = DV_VALUE_FLOAT, .as.f = by_default->as.f };
+        any |= v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_FLOATS || v->type == DV_VALUE_SCALARS;
+        if (v->type == DV_VALUE_FLOAT)
+            v->as.f -= by * v->as.f;
+        for (uint32_t k = 0; k < v->count; k++)
+            if (v->type == DV_VALUE_FLOATS || (v->type == DV_VALUE_SCALARS && v->ints[k] == DV_SCALAR_FLOAT))
+                v->floats[k] -= by * v->floats[k];
+    }
+    return any && check_accepts(op, out);
+}
+
+/* What look_for_f32() changes: all tensors, or all numbers. */
+enum changed { TENSORS, NUMBERS, CHANGED };
+
+static bool call_changed(const check_job *job, const check_case *c, enum changed what, double by, check_outs *to)
+{
+    static check_case moved;
+    return what == TENSORS ? call_and_take(job, job->row, c, c, by, to)
+                           : with_moved_numbers(job->op, c, by, &moved) && call_and_take(job, job->row, &moved, &moved, 0, to);
+}
+
+/* Reports a result in f64 that is computed in f32 somewhere. Arguments are changed by 2^-34 and by 2^-20 of their values: the
  * first change of the result must be 2^-14 of the second. A step that is rounded to f32 hides the small change, or enlarges
  * it. */
-static void look_for_f32(check_job *job, const check_case *c)
+static void look_for_f32(check_job *job, const check_case *c, enum changed what)
 {
+    enum { OUTS = CHECK_RESULTS + CHECK_TENSORS };
     static check_outs found, near, far;
-    static int64_t rough[CHECK_RESULTS + CHECK_TENSORS], all[CHECK_RESULTS + CHECK_TENSORS];
-    static uint32_t cases[CHECK_RESULTS + CHECK_TENSORS], tried;
+    static int64_t roughs[CHANGED][OUTS], alls[CHANGED][OUTS];
+    static uint32_t counts[CHANGED][OUTS], tries[CHANGED];
+    int64_t *rough = roughs[what], *all = alls[what];
+    uint32_t *cases = counts[what];
     const bool first = job->result->cases; /* else it is being made smaller */
-    if (job->op->rtol > 0 || job->op->atol > 0 || !is_all_f64(c) || (first && tried++ >= MAX_CASES) ||
-        !call_and_take(job, job->row, c, c, 0, &found) || !call_and_take(job, job->row, c, c, 0x1p-34, &near) ||
-        !call_and_take(job, job->row, c, c, 0x1p-20, &far) || !same_shapes(&found, &near) || !same_shapes(&found, &far))
+    if (job->op->rtol > 0 || job->op->atol > 0 || !is_all_f64(c) || (first && tries[what] >= MAX_CASES) ||
+        !call_changed(job, c, what, 0x1p-34, &near) || !call_changed(job, c, what, 0x1p-20, &far) ||
+        !call_changed(job, c, what, 0, &found) || !same_shapes(&found, &near) || !same_shapes(&found, &far))
         return;
+    tries[what]++;
     for (size_t k = 0; k < found.n; k++) {
         const check_out *o = &found.of[k];
         const int64_t n = dv_dtype_key(o->t.dtype) == DV_DTYPE_f64 && !o->number ? dv_numel(&o->t) : 0;
@@ -219,10 +254,11 @@ static void look_for_f32(check_job *job, const check_case *c)
             continue;
         job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
         check_fail(job, "f64 in f32",
-            "%lld elements of %s %s (f64) do not follow when each argument changes by 2^-34 of it, as they do when by 2^-20: "
+            "%lld elements of %s %s (f64) do not follow when each %s changes by 2^-34 of it, as they do when by 2^-20: "
             "something is "
             "computed in f32",
-            (long long)now, o->slot < job->op->nargs ? "argument" : "result", job->op->slots[o->slot].name);
+            (long long)now, o->slot < job->op->nargs ? "argument" : "result", job->op->slots[o->slot].name,
+            what == TENSORS ? "argument" : "number");
         return;
     }
 }
@@ -258,6 +294,6 @@ void check_other_dtypes(check_job *job, const check_case *c)
         if (job->result->outcome != CHECK_PASS)
             check_in_hand(job, &positive);
     }
-    if (job->result->outcome == CHECK_PASS)
-        look_for_f32(job, c);
+    for (int what = 0; what < CHANGED && job->result->outcome == CHECK_PASS; what++)
+        look_for_f32(job, c, (enum changed)what);
 }

@@ -135,8 +135,8 @@ static void check_undefined(check_job *job, const check_case *c, uint8_t poison)
     } else if (is_as_first(job, c, (check_call){ .poison = poison, .stack = poison, .fill = POISON })) {
         job->how.show = CHECK_SHOW_STACK;
         check_fail(job, "number not set",
-            "what the kernel gives depends on a number that nobody set (a result that is an int, float or bool, or `value` of an "
-            "optional without `has`): %s when only that differs",
+            "what the kernel gives depends on a number that nobody set (a result that is an int, float or bool, `value` of an "
+            "optional without `has`, or a member of a Scalar of another kind): %s when only that differs",
             words);
     }
     check_fail(job, "uninitialised",

@@ -39,7 +39,7 @@ typedef struct dv_test_hooks {
      * apart. */
     void (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, void (*fn)(void));
     /* The byte that int and float results hold before the kernel runs, and its lowest bit bool results. The kernel's struct holds
-     * it where `value` of an absent optional has no meaning. */
+     * it where it has no meaning: `value` of an absent optional, and members of a Scalar that are not of its kind. */
     uint8_t fill;
 } dv_test_hooks;
 

@@ -6,10 +6,17 @@
 
 /* ---- From values to fields ---- */
 
-static dv_scalar scalar_of(const dv_value *v)
+/* Returns the byte that a test wants where the kernel's struct has no meaning; 0 outside of tests and in shape functions. */
+static int fill_of(const dv__call *c)
+{
+    const dv_test_hooks *test = c->stage == DV__STAGE_KERNEL ? dv__test_hooks(c->host) : NULL;
+    return test ? test->fill : 0;
+}
+
+static dv_scalar scalar_of(const dv__call *c, const dv_value *v)
 {
     dv_scalar s;
-    memset(&s, 0, sizeof s);
+    memset(&s, fill_of(c), sizeof s);
     switch (v->type) {
     case DV_VALUE_INT: s.kind = DV_SCALAR_INT, s.as.i = v->as.i; break;
     case DV_VALUE_FLOAT: s.kind = DV_SCALAR_FLOAT, s.as.f = v->as.f; break;
@@ -27,7 +34,7 @@ static dv_mut_tensors to_write(dv_tensors list)
 /* Fill a field of each form, except plain tensors. Lists of tensors are views that the call has made. */
 #define CONTENT(lvalue, member)                              \
     _Generic(&(lvalue),                                      \
-        dv_scalar *: scalar_of(v),                           \
+        dv_scalar *: scalar_of(c, v),                        \
         dv_tensors *: c->lists[slot],                        \
         dv_mut_tensors *: to_write(c->lists[slot]),          \
         dv_tensor * *: (dv_tensor *)(uintptr_t)v->as.tensor, \
@@ -59,9 +66,8 @@ static void fill_field(dv__call *c, const dv__bound_field *f, char *frame)
 
 void dv__fill_frame(dv__call *c, const dv__binding *b, char *frame)
 {
-    const dv_test_hooks *test = c->stage == DV__STAGE_KERNEL ? dv__test_hooks(c->host) : NULL;
     if (b->n * sizeof(void *) != b->frame_size) /* otherwise every byte is written below: the struct holds only pointers */
-        memset(frame, test ? test->fill : 0, b->frame_size);
+        memset(frame, fill_of(c), b->frame_size);
     for (const dv__bound_field *f = b->fields, *end = f + b->n; f < end; f++) {
         assert(f->slot < c->plan->nargs + c->plan->nreturns && f->offset < b->frame_size);
         if (f->type == DV_FIELD_TENSOR || f->type == DV_FIELD_MUT_TENSOR)

@@ -20,7 +20,7 @@ WITHOUT_PROGRAM = {
     "partial_sums_overrun",  # the address that it overwrites beside its array differs between processes: the smallest case may miss it
     "row_on_stack", "memcpy_overlap",  # nor is there a program that measures the stack, or watches memcpy()
     "dropout_p_one", "dropout_split_origin", "random_reserve_short", "generator_ignored", "random_offset_ignored", "random_pieces_alike", "random_state_kept",  # or sets seeds, or gives a Generator
-    "f64_weight_in_f32", "first_weight_for_all", "gradient_constant_in_f32", "running_sum_in_bf16", "scale_ignored",  # nor compares dtypes, or other arguments
+    "f64_number_in_f32", "f64_weight_in_f32", "first_weight_for_all", "gradient_constant_in_f32", "running_sum_in_bf16", "scale_ignored",  # nor compares dtypes, or other arguments
     "flags_not_cleared",  # memory of dv_alloc() is not zeros in a program
     "writes_later", "writes_last_result",  # its thread writes at another time in each run: a failure need not repeat
 }
@@ -32,7 +32,7 @@ NOT_IN_PYTHON = {
     "shape_looks_inside",  # dv_infer() has no Python function
     "overlap_copied_forward", "same_tensor",  # nor is it asked to give two arguments one memory
     "racy_parallel_for", "lost_update", "places_in_order_taken", "pieces_count_at_once", "running_maximum", "eight_tables", "table_of_first_base",  # a loop's pieces cannot be put in another order
-    "errno_trusted", "number_unset", "value_without_has", "variable_unset", "every_tenth_call", "cut_off_to_bf16",  # nor has Python these
+    "errno_trusted", "number_unset", "scalar_bool_ignored", "scalar_kind_ignored", "value_without_has", "variable_unset", "every_tenth_call", "cut_off_to_bf16",  # nor has Python these
     "zero_dims", "two_of_a_list", "two_of_ints", "empty_word", "word_of_next_tensor",  # nor are there guard pages beside an array's sizes, a list and a word
     "scratch_marker",  # nor what pieces left in their memory
     "table_of_first_number", "table_of_whole_number", "string_list_static", "max_cached_by_shape",  # takes a second process

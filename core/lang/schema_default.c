@@ -519,26 +519,35 @@ static int parse_scalar(constants *c, const dv__type *type, dv__default *out)
     return DV_OK;
 }
 
+/* Fails: a type that does not exist has no default. PyTorch takes its name for a type variable. */
+static int fail_unknown(const constants *c, const dv__type *bare)
+{
+    char hint[160];
+    return dv__fail_at(DV_ESYNTAX, c->lx->text, c->at, "a default of the unknown type '%.60s'%s", bare->name,
+        dv__type_hint(bare->name, hint, sizeof hint));
+}
+
 int dv__default_parse(dv__lexer *lx, dv__arena *arena, const dv__type *type, dv__default *out)
 {
     constants c = { lx, arena, lx->token.start };
     const dv__type *bare = dv__type_bare(type);
-    char hint[160];
-    if (dv__type_is_unknown(bare))
-        return dv__fail_at(DV_ESYNTAX, lx->text, c.at, "a default of the unknown type '%.60s'%s", bare->name,
-            dv__type_hint(bare->name, hint, sizeof hint));
+    int status = DV_OK;
     memset(out, 0, sizeof *out);
     out->has = true;
     switch (type->kind) {
     case DV__TYPE_TENSOR:
     case DV__TYPE_GENERATOR: return parse_none(&c, out);
     case DV__TYPE_DEVICE: return parse_device(&c, &out->value, &out->text);
-    case DV__TYPE_LIST: return parse_list(&c, type, out);
+    case DV__TYPE_LIST:
+        status = parse_list(&c, type, out);
+        return status == DV_ESYNTAX && dv__type_is_unknown(bare) ? fail_unknown(&c, bare) : status;
     case DV__TYPE_SYMBOOL:
     case DV__TYPE_TUPLE: break;
     case DV__TYPE_OTHER:
         if (!strcmp(type->name, "Quantizer"))
             return parse_none(&c, out);
+        if (dv__type_is_unknown(type))
+            return fail_unknown(&c, type);
         break;
     default: return parse_scalar(&c, type, out);
     }

@@ -214,6 +214,7 @@ typedef struct check_name {
 enum { CHECK_LITERALS = 16, CHECK_BOUNDS = 8, CHECK_SPECIALS = 24, CHECK_WORDS = 6, CHECK_WORD = 24 };
 typedef struct check_literals {
     bool read, sizes; /* sizes: the shape of a result follows from it */
+    bool axis;        /* it is the number of a dim */
     size_t n;
     const check_json *of[CHECK_LITERALS]; /* strings and integers that it is or is not equal to */
     size_t nbounds;

@@ -80,6 +80,17 @@ static void read_literals(const check_json *steps, int64_t i, check_literals *to
     }
 }
 
+/* True if a step takes the register for the number of a dim. */
+static bool is_axis(const check_json *steps, int64_t at)
+{
+    bool is = false;
+    for (const check_json *s = steps->child; s; s = s->next) {
+        const check_json *in = check_json_get(s, "in");
+        is |= (is_step(s, "axis") || is_step(s, "is_axis")) && in && in->child && is_register(in->child, at);
+    }
+    return is;
+}
+
 /* Sets op->sorted for the tensor argument of a step that compares each element with the one before, as sorted(x) does. */
 static void read_sorted(check_op *op, const check_json *steps, const check_json *step)
 {
@@ -101,6 +112,7 @@ static void read_steps(check_op *op, const check_json *steps, bool of_result)
             continue;
         op->literals[slot->i].read = true;
         op->literals[slot->i].sizes |= of_result;
+        op->literals[slot->i].axis |= is_axis(steps, to->i);
         read_literals(steps, to->i, &op->literals[slot->i]);
     }
 }

@@ -29,7 +29,8 @@ enum {
     MOST_TOGETHER = 3,
     MOST_SEARCHED = 4000,
     SOLUTIONS = 4,
-    NAMES = CHECK_NAMES + 2 * CHECK_RUNS
+    NAMES = CHECK_NAMES + 2 * CHECK_RUNS,
+    SIZES = NAMES + CHECK_ARGS /* the names, then the arguments */
 };
 
 /* ---- Classes of sizes ------------------------------------------------------------------------------------------------------ */
@@ -66,7 +67,8 @@ static bool is_member(int c, int64_t size)
 
 /* ---- Factors --------------------------------------------------------------------------------------------------------------- */
 
-enum { LISTED = 3 }; /* tensors of a list in which some are empty */
+enum { LISTED = 3 };                   /* tensors of a list in which some are empty */
+enum { FORMED = 2 * (CHECK_FAR - 1) }; /* forms 1 and 2 of each layout but contiguous */
 enum kind { DIM, RANK, RUN, ONES, DTYPE, FREE_RANK, FREE_SIZE, FREE_DTYPE, ALIKE, PRESENT, LENGTH, WORD, LAYOUT, CONTENTS, MOOD };
 enum ones { NO_ONES, LEADING, TRAILING, BOTH_ENDS, INTERIOR, ONES_LEVELS };
 /* The mood of a case: what its tensors hold beside their own contents; from WRONG on, the last element of an index is one of
@@ -89,8 +91,8 @@ typedef struct planner {
     check_random r;
     factor f[FACTORS];
     int n;
-    check_value words[CHECK_ARGS][LEVELS];
-    size_t at[FACTORS][FACTORS]; /* of a < b: the pairs of their levels in `state` */
+    check_value words[CHECK_ARGS][LEVELS]; /* an int with a count stands for the size class count - 1 */
+    size_t at[FACTORS][FACTORS];           /* of a < b: the pairs of their levels in `state` */
     uint8_t *state;
     size_t npairs;
     uint32_t tries, turn, most;                        /* most: cases */
@@ -98,12 +100,14 @@ typedef struct planner {
     uint32_t laid_out[CHECK_ARGS][CHECK_LAYOUT_COUNT]; /* by argument: how many kept cases have this layout, in any form */
     size_t nsolved; /* sizes that the contract accepts, where the search has found them: there are no others */
     int64_t solved[SOLUTIONS][CHECK_NAMES];
-    size_t nspecial;                     /* numbers of the source that are sizes by now: none until all else is met */
-    uint32_t reached[NAMES][CLASSES][4]; /* how many cases give a name this member of a class, and mask nothing */
-    uint32_t like[NAMES];                /* the number of the name whose size this one takes, and 1; 0: its own */
+    size_t nspecial; /* numbers of the source that are sizes by now: none until all else is met */
+    uint32_t reached[SIZES][CLASSES + 1]
+                    [CHECK_SPECIALS]; /* how many cases give a size this member of a class, and mask nothing */
+    uint32_t like[NAMES];             /* the number of the name whose size this one takes, and 1; 0: its own */
     uint32_t odd; /* of each list, the number of the tensor that is empty, or is not, unlike the others, and 1; 0: none */
     bool odd_is_empty;
-    uint32_t vain; /* choices with the most open pairs that no call had, one after the other */
+    uint32_t formed; /* the number of the case that reach_forms() makes; 0: none */
+    uint32_t vain;   /* choices with the most open pairs that no call had, one after the other */
 } planner;
 
 /* A class; CLASSES: a number of the source that is in none. NOT: neither. */
@@ -129,13 +133,16 @@ static int64_t of_class(const planner *p, int64_t class, uint32_t turn)
     return classes[class < CLASSES ? class : FEW].of[turn % 4];
 }
 
-/* Of the members of a class, from the turn's on, that which the fewest cases give this name; of large ones any. */
-static uint32_t rarest(const planner *p, size_t name, int64_t class, uint32_t turn)
+/* Returns the turn, from this one on, whose member of a class the fewest cases give this size; of large classes any. */
+static uint32_t rarest(const planner *p, size_t size, int64_t class, uint32_t turn)
 {
+    const uint32_t members = class == CLASSES ? (uint32_t)p->nspecial : class >= BEFORE_VECTOR && class <= OTHER ? 4 : 0;
     uint32_t best = turn;
-    for (uint32_t k = 1; k < 4 && class >= BEFORE_VECTOR && class <= OTHER; k++) {
-        const uint32_t *const n = p->reached[name][class];
-        best = n[(turn + k) % 4] < n[best % 4] ? turn + k : best;
+    for (uint32_t k = 1; k < members; k++) {
+        const uint32_t *const n = p->reached[size][class];
+        if (n[(turn + k) % members] < n[best % members] &&
+            (class < CLASSES || class_of(p, p->op->special[(turn + k) % members]) == CLASSES))
+            best = turn + k;
     }
     return best;
 }
@@ -353,9 +360,14 @@ static void add_words(planner *p, size_t slot)
     }
     switch (s->type) {
     case DV_FIELD_INT:
-        ADD_INTS(p, f, 1, 0, 2, -1, 3, 8, huge[0], 6);
-        if (literals->read) /* perhaps a size, with factors for which a ratio is not exact */
-            ADD_INTS(p, f, 278);
+        ADD_INTS(p, f, 1, 0, 2, -1, 3, huge[0]);
+        if (!literals->read || literals->axis) {
+            ADD_INTS(p, f, 8, 6);
+            break;
+        }
+        ADD_INTS(p, f, 278, 4, 5); /* perhaps a size; 278 has factors for which a ratio is not exact */
+        for (uint32_t c = BEFORE_VECTOR; c <= (literals->sizes ? PAST_32768 : OTHER); c++)
+            new_word(p, f, DV_VALUE_INT)->count = 1 + c;
         break;
     case DV_FIELD_FLOAT: add_floats(p, f, literals); break;
     case DV_FIELD_BOOL: new_word(p, f, DV_VALUE_BOOL), new_word(p, f, DV_VALUE_BOOL)->as.b = true; break;
@@ -448,7 +460,7 @@ static int64_t as_long(const planner *p, size_t slot, int64_t word)
     return word;
 }
 
-static void set_arguments(planner *p, const int *want, check_case *c)
+static void set_arguments(planner *p, const int *want, bool tight, check_case *c)
 {
     c->nargs = (uint32_t)p->op->nargs;
     for (size_t i = 0; i < c->nargs; i++) {
@@ -457,6 +469,12 @@ static void set_arguments(planner *p, const int *want, check_case *c)
         if (!is_tensor(p->op, i)) {
             if (word >= 0)
                 *v = p->words[i][as_long(p, i, word)];
+            if (v->type == DV_VALUE_INT && v->count) {
+                const int64_t class = (int64_t)v->count - 1;
+                const uint32_t member = rarest(p, NAMES + i, class, p->turn + (uint32_t)i);
+                v->count = 0;
+                v->as.i = of_class(p, class, tight && class <= OTHER ? 0 : member);
+            }
             if (v->type == DV_VALUE_INT && v->as.i == huge[0])
                 v->as.i = huge[p->turn % (p->op->literals[i].read ? HUGE_SIZES : HUGE_NUMBERS)];
             if (v->type == DV_VALUE_INTS && p->op->literals[i].read)
@@ -720,6 +738,9 @@ static void set_apart(check_case *c)
                 c->tensors[k].fill = CHECK_RANDOM;
 }
 
+/* Returns the layout and form that a tensor has in case p->formed of reach_forms(): twice the layout's number, and the form. */
+static uint32_t formed_of(const planner *p, size_t slot) { return (p->formed - 1 + 3 * (uint32_t)slot) % FORMED; }
+
 static void set_tensors(planner *p, const int *want, const dv_range *facts, bool spread, check_case *c)
 {
     const int64_t mood = level(p, want, MOOD, 0);
@@ -734,7 +755,7 @@ static void set_tensors(planner *p, const int *want, const dv_range *facts, bool
         t->layout = layout <= 0 ? CHECK_CONTIGUOUS : (uint8_t)((layout + (int64_t)element) % CHECK_FAR);
         if (p->op->slots[slot].flags & DV_SLOT_WRITES && t->layout == CHECK_EXPANDED)
             t->layout = CHECK_SLICED;
-        t->form = (uint8_t)(t->layout ? p->laid_out[slot][t->layout] % CHECK_FORMS : 0);
+        t->form = (uint8_t)(p->formed ? 1 + formed_of(p, slot) % 2 : t->layout ? p->laid_out[slot][t->layout] % CHECK_FORMS : 0);
         set_contents(p, c, contents < 0 ? 0 : contents, t);
         if (contents == 1 && p->turn % 2 && is_index(t))
             check_index_below_size(c, i, p->turn / 2, t);
@@ -789,7 +810,7 @@ static enum check_verdict make(planner *p, const int *want, int a, int b, bool t
     memset(c, 0, sizeof *c);
     c->number = p->turn;
     set_names(p, want, tight, c);
-    set_arguments(p, want, c);
+    set_arguments(p, want, tight, c);
     set_free(p, want, tight, c);
     for (int k = 0; k < 2; k++) {
         const int of = k ? b : a;
@@ -874,7 +895,9 @@ static int64_t found_level(const planner *p, const int *want, int k, const check
     case LENGTH: return v->count;
     case WORD:
         for (uint32_t l = 0; l < f->n; l++)
-            if (same_word(&p->words[f->at][l], v, p->op->literals[f->at].read))
+            if (p->words[f->at][l].type == DV_VALUE_INT && p->words[f->at][l].count
+                    ? v->type == DV_VALUE_INT && class_of(p, v->as.i) + 1 == p->words[f->at][l].count
+                    : same_word(&p->words[f->at][l], v, p->op->literals[f->at].read))
                 return l;
         return NOT;
     case LAYOUT: return t->layout;
@@ -921,6 +944,25 @@ static bool is_empty(const planner *p, const check_case *c)
 
 static bool is_size(enum kind kind) { return kind == DIM || kind == RUN || kind == FREE_SIZE; }
 
+/* Returns the size class that a level stands for; NOT: the level is no size class. */
+static int64_t class_at(const planner *p, int k, int l)
+{
+    const factor *f = &p->f[k];
+    if (l < 0 || (f->kind != WORD && !is_size(f->kind)))
+        return NOT;
+    if (f->kind == WORD)
+        return p->words[f->at][l].type == DV_VALUE_INT ? (int64_t)p->words[f->at][l].count - 1 : NOT;
+    return f->level[l];
+}
+
+/* True if the level is an int argument of 0 from which the shape of a result follows. */
+static bool is_no_size(const planner *p, int k, int l)
+{
+    const factor *f = &p->f[k];
+    const check_value *v = f->kind == WORD && l >= 0 ? &p->words[f->at][l] : NULL;
+    return v && p->op->literals[f->at].sizes && v->type == DV_VALUE_INT && !v->as.i && !v->count;
+}
+
 /* Does it keep a kernel from computing what it otherwise would? */
 static bool masks(const planner *p, int k, int l)
 {
@@ -946,9 +988,10 @@ static uint8_t *pair(const planner *p, int a, int la, int b, int lb)
 }
 
 /* A wrong index is as wrong in any layout; of sizes a few are enough. */
-static bool matters_to_wrong_index(const factor *f, int64_t is)
+static bool matters_to_wrong_index(const planner *p, int k, int l)
 {
-    return f->kind != LAYOUT && f->kind != ONES && (!is_size(f->kind) || is == ONE || is == FEW || is == OTHER);
+    const int64_t class = class_at(p, k, l);
+    return p->f[k].kind != LAYOUT && p->f[k].kind != ONES && (class < 0 || class == ONE || class == FEW || class == OTHER);
 }
 
 /* Levels that exclude each other by what they are, or that are not tried together. */
@@ -957,8 +1000,8 @@ static bool is_pair(const planner *p, int a, int la, int b, int lb)
     const factor *f = &p->f[a], *g = &p->f[b];
     const int64_t is = f->level[la], other = g->level[lb];
     const bool of_name = f->kind <= ONES && g->kind <= ONES, of_tensor = f->kind >= FREE_RANK && g->kind >= FREE_RANK;
-    if ((g->kind == MOOD && other >= WRONG && !matters_to_wrong_index(f, is)) ||
-        (f->kind == MOOD && is >= WRONG && !matters_to_wrong_index(g, other)))
+    if ((g->kind == MOOD && other >= WRONG && !matters_to_wrong_index(p, a, la)) ||
+        (f->kind == MOOD && is >= WRONG && !matters_to_wrong_index(p, b, lb)))
         return false;
     if (f->at != g->at || (!of_name && !of_tensor) || f->kind == ALIKE || g->kind == ALIKE || f->kind == MOOD || g->kind == MOOD)
         return true;
@@ -975,10 +1018,13 @@ static bool is_pair(const planner *p, int a, int la, int b, int lb)
     return true;
 }
 
+/* True if the last level of a factor, and so most of its levels, is a size class. */
+static bool has_classes(const planner *p, int k) { return class_at(p, k, (int)p->f[k].n - 1) >= 0 && p->f[k].n < LEVELS; }
+
 static bool lay_out(planner *p)
 {
     for (int k = 0; k < p->n; k++) /* the last level of a size: numbers of the source, which come when all else is met */
-        p->f[k].room = p->f[k].n + (is_size(p->f[k].kind) && p->op->nspecial);
+        p->f[k].room = p->f[k].n + (has_classes(p, k) && p->op->nspecial);
     for (int a = 0; a < p->n; a++)
         for (int b = a + 1; b < p->n; b++) {
             p->at[a][b] = p->npairs;
@@ -1010,7 +1056,13 @@ static uint32_t meet(planner *p, const int *found, bool only_count)
         ncontents += masked[k] && p->f[k].kind == CONTENTS;
         nought |= masked[k] && is_size(p->f[k].kind);
     }
-    if (!nought && is_empty(p, place(p)))
+    const bool empty = !nought && is_empty(p, place(p));
+    for (int k = 0; k < p->n && empty; k++)
+        if (!masked[k] && is_no_size(p, k, found[k])) {
+            masked[k] = nought = true;
+            nmasked++;
+        }
+    if (empty && !nought)
         return 0;
     for (int a = 0; a < p->n; a++)
         for (int b = a + 1; b < p->n; b++) {
@@ -1107,6 +1159,8 @@ static bool way(const planner *p, int a, int la, int i, wish *w, bool *said)
     case LENGTH: w->is.value = between(is, is); return !i;
     case WORD: {
         const check_value v = check_default_of(p->op, f->at, &p->words[f->at][is]);
+        if (class_at(p, a, la) >= 0)
+            return size_in(p, class_at(p, a, la), i, &w->is.value);
         *said = p->op->literals[f->at].read && (v.type == DV_VALUE_INT || v.type == DV_VALUE_BOOL || v.type == DV_VALUE_STRING);
         if (v.type == DV_VALUE_INT && v.as.i == huge[0]) {
             w->is.value = between(huge[i % HUGE_NUMBERS], huge[i % HUGE_NUMBERS]);
@@ -1154,11 +1208,13 @@ static bool is_refuted(const planner *p, int a, int la, int b, int lb)
 
 /* ---- The array ------------------------------------------------------------------------------------------------------------- */
 
-static void reach(planner *p, size_t name, int64_t size)
+static void reach(planner *p, size_t size, int64_t is)
 {
     for (int c = BEFORE_VECTOR; c < CLASSES; c++)
         for (int k = 0; k < 4; k++)
-            p->reached[name][c][k] += classes[c].of[k] == size;
+            p->reached[size][c][k] += classes[c].of[k] == is;
+    for (size_t k = 0; k < p->nspecial; k++)
+        p->reached[size][CLASSES][k] += p->op->special[k] == is;
 }
 
 /* The case meets these new pairs. */
@@ -1175,6 +1231,9 @@ static void keep(planner *p, const int *want, uint32_t met)
         if (name->kind == CHECK_NAME_DIM && c->names.bound[k])
             reach(p, k, c->names.dims[name->at]);
     }
+    for (size_t i = 0; i < c->nargs && !masked; i++)
+        if (c->args[i].type == DV_VALUE_INT)
+            reach(p, NAMES + i, c->args[i].as.i);
     for (size_t i = 0; i < c->ntensors; i++)
         p->laid_out[check_tensor_argument(c, i)][c->tensors[i].layout] += c->tensors[i].present &&
             check_has_forms(&c->tensors[i]);
@@ -1184,8 +1243,8 @@ static void keep(planner *p, const int *want, uint32_t met)
 
 static bool is_large(const planner *p, int k, int l)
 {
-    const factor *f = &p->f[k];
-    return l >= 0 && is_size(f->kind) && of_class(p, f->level[l], 0) > 1000;
+    const int64_t class = class_at(p, k, l);
+    return class >= 0 && of_class(p, class, 0) > 1000;
 }
 
 /* Many tensors are wished for where they are the level to be met. */
@@ -1231,8 +1290,7 @@ static void choose(planner *p, int a, int b, int *want, bool random)
         for (int l = 0; l < (int)p->f[k].n; l++) {
             uint64_t score = 1 + check_next(&p->r) % 256;
             const bool kept = !is_large(p, k, l) && !is_long(p, k, l) &&
-                (!masks(p, k, l) || (both && (!contents || p->f[k].kind == CONTENTS))) &&
-                !(large && is_size(p->f[k].kind) && p->f[k].level[l] > FEW) &&
+                (!masks(p, k, l) || (both && (!contents || p->f[k].kind == CONTENTS))) && !(large && class_at(p, k, l) > FEW) &&
                 !(large && (p->f[k].kind == RANK || p->f[k].kind == FREE_RANK) && p->f[k].level[l] > 2);
             for (int g = 0; g < p->n && kept && !random; g++)
                 if (g != k && want[g] >= 0 && is_pair(p, k < g ? k : g, k < g ? l : want[g], k < g ? g : k, k < g ? want[g] : l))
@@ -1446,16 +1504,55 @@ static void mix_empty(planner *p)
     }
 }
 
-/* Each size of a vector, and its neighbours, for each name, where there is room. */
+/* Returns the index in planner.reached of a factor that is a size. */
+static size_t size_of(const factor *f) { return f->at + (size_t)(f->kind == WORD ? NAMES : 0); }
+
+/* Adds small plain cases in which each tensor has each layout in forms 1 and 2. Other cases have them too, but many of those have
+ * dims of one element or more elements than are compared. */
+static void reach_forms(planner *p)
+{
+    int want[FACTORS], found[FACTORS];
+    for (uint32_t i = 0; i < TRIES * FORMED && p->plan->n < p->most; i++) {
+        bool forms = false;
+        p->formed = i / TRIES + 1;
+        choose(p, NOT, NOT, want, true);
+        for (int k = 0; k < p->n; k++) {
+            const enum kind kind = p->f[k].kind;
+            const int64_t is = is_size(kind)        ? FEW
+                : kind == RANK || kind == FREE_RANK ? 3
+                : kind == ONES                      ? NO_ONES
+                : kind == PRESENT                   ? 1
+                : kind == LAYOUT                    ? 1 + (int64_t)formed_of(p, p->f[k].at) / 2
+                                                    : NOT;
+            want[k] = is < 0 ? want[k] : level_or_first(p, k, is);
+        }
+        const bool accepted = make(p, want, NOT, NOT, false, place(p)) == CHECK_ACCEPTED && !is_empty(p, place(p));
+        p->turn++;
+        for (size_t t = 0; t < place(p)->ntensors; t++)
+            forms |= place(p)->tensors[t].present && check_has_forms(&place(p)->tensors[t]);
+        if (accepted && forms) {
+            find_levels(p, want, place(p), found);
+            keep(p, want, meet(p, found, false));
+        }
+        if (accepted)
+            i = p->formed * TRIES - 1; /* the next one */
+        if (accepted && !forms)
+            break;
+    }
+    p->formed = 0;
+}
+
+/* Each size of a vector, and its neighbours, for each name and each int argument that may be a size, where there is room. */
 static void reach_all(planner *p)
 {
     for (int f = 0; f < p->n; f++)
         for (uint32_t l = 0; l < p->f[f].n; l++)
             for (int i = 0; i < TRIES && p->plan->n < p->most; i++) {
                 int want[FACTORS];
-                const int64_t class = p->f[f].level[l];
-                if ((p->f[f].kind != DIM && p->f[f].kind != RUN) || class < BEFORE_VECTOR || class > AFTER_VECTOR ||
-                    p->reached[p->f[f].at][class][rarest(p, p->f[f].at, class, 0) % 4])
+                const int64_t class = class_at(p, f, (int)l);
+                const size_t size = size_of(&p->f[f]);
+                if (p->f[f].kind == FREE_SIZE || class < BEFORE_VECTOR || class > AFTER_VECTOR ||
+                    p->reached[size][class][rarest(p, size, class, 0) % 4])
                     break;
                 want[f] = (int)l;
                 add_plain(p, f, NOT, want, false);
@@ -1468,27 +1565,31 @@ static void add_source_levels(planner *p)
     p->nspecial = p->op->nspecial;
     for (int k = 0; k < p->n; k++)
         if (p->f[k].room > p->f[k].n && class_of(p, of_class(p, CLASSES, 0)) == CLASSES) {
-            p->f[k].level[p->f[k].n++] = CLASSES;
+            if (p->f[k].kind == WORD)
+                new_word(p, &p->f[k], DV_VALUE_INT)->count = 1 + CLASSES;
+            else
+                p->f[k].level[p->f[k].n++] = CLASSES;
             if (p->op->contract && is_refuted(p, k, (int)p->f[k].n - 1, NOT, 0))
                 p->f[k].n--;
         }
 }
 
-/* Each bound of the contract and its neighbours, for each name, with plain contents, before the numbers of the source: these are
- * of all operators. */
-static void reach_bounds(planner *p)
+/* Adds a case with plain contents for each size and each of these special numbers, unless a case has both. */
+static void reach_special(planner *p, size_t first, size_t end)
 {
     const int mood = factor_of(p, MOOD, 0);
     for (int f = 0; f < p->n; f++)
-        for (uint32_t k = 0; k < p->op->nbounds && p->plan->n < p->most; k++) {
+        for (size_t k = first; k < end && p->plan->n < p->most; k++) {
             int want[FACTORS];
             const int last = (int)p->f[f].n - 1;
-            if (!is_size(p->f[f].kind) || last < 0 || p->f[f].level[last] != CLASSES)
+            if (class_at(p, f, last) != CLASSES)
                 break;
+            if (p->f[f].kind == FREE_SIZE || p->reached[size_of(&p->f[f])][CLASSES][k])
+                continue;
             want[f] = last;
             if (mood >= 0)
                 want[mood] = level_or_first(p, mood, PLAIN);
-            while (p->turn % (uint32_t)p->nspecial != k) /* which of the numbers it is */
+            while ((p->turn + p->f[f].at) % p->nspecial != k) /* of_class() takes this number then */
                 p->turn++;
             add_plain(p, f, mood, want, false);
         }
@@ -1649,7 +1750,7 @@ static void find_factors(planner *p)
     int want[FACTORS];
     want_few(p, want);
     memset(&c, 0, sizeof c);
-    set_arguments(p, want, &c);
+    set_arguments(p, want, false, &c);
     set_names(p, want, false, &c);
     set_free(p, want, false, &c);
     check_free(op, &c, shapes, dtypes);
@@ -1698,7 +1799,8 @@ static void say_cut(planner *p, int a, int la, int b, int lb)
         if (f->kind == LENGTH)
             snprintf(level, sizeof level, "of %d", (int)is);
         snprintf(out, sizeof words[i], "%.30s %s", name,
-            is_size(f->kind)                                ? is < CLASSES ? classes[is].name : "of the source"
+            class_at(p, of[i], l[i]) >= 0
+                ? class_at(p, of[i], l[i]) < CLASSES ? classes[class_at(p, of[i], l[i])].name : "of the source"
                 : f->kind == ONES                           ? ones[is]
                 : f->kind == DTYPE || f->kind == FREE_DTYPE ? dv_dtype_name(dv_dtype_from_key((uint32_t)is))
                 : f->kind == PRESENT                        ? is ? "given" : "None"
@@ -1818,14 +1920,17 @@ static void add_cases(planner *p, uint32_t wanted)
     meet_equal(p);
     meet_broadcast(p);
     mix_empty(p);
+    if (p->most > FEWEST)
+        reach_forms(p);
     meet_all(p);
     reach_all(p);
     add_rest(p, wanted ? wanted : FEWEST);
     if (p->op->nspecial) { /* so they displace nothing */
         add_source_levels(p);
         exclude_pairs(p);
-        reach_bounds(p);
+        reach_special(p, 0, p->op->nbounds); /* of all operators, so before those of the source */
         meet_all(p);
+        reach_special(p, p->op->nbounds, p->op->nspecial);
     }
 }
 

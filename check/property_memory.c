@@ -297,6 +297,9 @@ static enum beyond go_beyond(check_job *job, const check_case *c)
     return done;
 }
 
+static check_case early[ENOUGH]; /* small cases from before the first look */
+static uint32_t nearly;
+
 /* Tries indices past 2^31, after some plain cases. Far elements take little time, and show little where indices are zero or sizes
  * equal: each small case has them. Few cases are made so large. */
 static void look_past_32_bits(check_job *job, const check_case *c)
@@ -306,10 +309,14 @@ static void look_past_32_bits(check_job *job, const check_case *c)
     static check_case small;
     enum beyond done;
     small = *c;
-    if (apart != REFUSED_MEMORY && (done = go_apart(job, &small, aparts)) != NOTHING_TO_TRY) {
-        apart = done;
-        aparts++;
+    for (bool last = false; !last && apart != REFUSED_MEMORY && job->result->outcome == CHECK_PASS;) {
+        last = !nearly;
+        done = go_apart(job, last ? &small : &early[--nearly], aparts);
+        aparts += done != NOTHING_TO_TRY;
+        apart = done == NOTHING_TO_TRY ? apart : done;
     }
+    if (job->result->outcome != CHECK_PASS)
+        return;
     if (beyonds < FAR_CASES && (done = go_beyond(job, &small)) != NOTHING_TO_TRY) {
         beyond = done;
         beyonds = done == LOOKED ? beyonds + 1 : FAR_CASES;
@@ -391,9 +398,13 @@ static void attempt(check_job *job, const check_case *c)
         if (ran && !job->op->random && !same(job, &first, &second))
             check_zeros(job, c);
     }
-    if (job->cases && attempts > (job->cases / 2 < ENOUGH ? job->cases / 2 : ENOUGH) && job->result->outcome == CHECK_PASS &&
-        job->op->contract && ran && check_case_largest(c) > 1 && check_case_largest(c) <= FAR_ELEMENTS)
+    if (!job->cases || job->result->outcome != CHECK_PASS || !job->op->contract || !ran || check_case_largest(c) <= 1 ||
+        check_case_largest(c) > FAR_ELEMENTS)
+        return;
+    if (attempts > (job->cases / 2 < ENOUGH ? job->cases / 2 : ENOUGH))
         look_past_32_bits(job, c);
+    else
+        early[nearly++] = *c;
 }
 
 static const char *applies(const check_op *op, const check_row *row)

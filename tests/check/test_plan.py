@@ -61,6 +61,30 @@ def test_the_element_behind_a_tensor_is_inaccessible_at_each_size(check, tmp_pat
     assert "reads past the end of argument 'x'" in failure["message"]
 
 
+@pytest.mark.parametrize("contract, sizes", [("x[m]:f32 -> out[m k]:f32; k >= 1", (5, 15, 33, 65, 4099)),
+                                             ("x[m n]:f32 -> out[m k]:f32; k >= 1; k <= n", (4, 9, 31, 64)),
+                                             ("x[m n]:f32 -> out[m n]:f32; n % k == 0; k >= 1", (7, 17, 63)),
+                                             ("x[m]:f32 -> out[m*k]:f32; k >= 1; k <= 64", (8, 13, 32, 49, 50, 51))])
+def test_an_int_argument_that_is_a_size_gets_the_sizes_of_names(check, tmp_path, contract, sizes):
+    """Sizes of vectors, their neighbours, and numbers that the source compares with."""
+    body = (f"static const int64_t of[] = {{ {', '.join(map(str, sizes))} }}; static uint32_t found; int at; float *out = a->out->data;"
+            "for (int64_t i = 0; i < dv_numel(a->out); i++) out[i] = a->k > 50;"
+            "for (at = 0; at < (int)(sizeof of / sizeof *of); at++) found |= (uint32_t)(a->k == of[at]) << at;"
+            "if (found + 1 == UINT32_C(1) << at) __builtin_trap();")
+    source = operator(tmp_path, contract, body, "f(Tensor x, SymInt k) -> Tensor out", "const dv_tensor *x; int64_t k; dv_tensor *out;", "x, k, out")
+    found, = check(source, "--only", "runs")["results"]
+    assert found["result"] == "fail" and "SIGILL" in found["message"] + found["kind"], found
+
+
+def test_each_number_of_the_source_is_a_size_of_each_name(check, tmp_path):
+    body = ("static const int64_t of[] = { 511, 512, 513, 2047, 2048, 2049, 4097 }; static uint32_t found; int at;"
+            "if (dv_numel(a->x) > 512 || a->x->shape[0] == 2048) __asm__ volatile(\"\");"
+            "for (at = 0; at < 14; at++) found |= (uint32_t)(a->x->shape[at / 7] == of[at % 7]) << at;"
+            "if (found + 1 == UINT32_C(1) << at) __builtin_trap();") + COPY
+    found, = check(operator(tmp_path, "x[m n]:f32 -> out[m n]:f32", body), "--only", "runs")["results"]
+    assert found["result"] == "fail", found
+
+
 def test_tensors_without_names_get_different_shapes(check, tmp_path):
     """A kernel that takes the shape of one for that of the other reads out of bounds."""
     body = "float *out = a->out->data; const float *y = a->y->data; for (int64_t i = 0, n = dv_numel(a->out); i < n; i++) out[i] = y[i];"

@@ -13,7 +13,7 @@ static int copy_f32(dv_context *ctx, const struct copy *a)
     for (int64_t i = 0; i < n[0]; i++)
         for (int64_t j = 0; j < n[1]; j++)
             for (int64_t k = 0; k < n[2]; k++) {
-                const bool between = s[1] > 0 && s[1] < s[2]; /* the other layouts are right */
+                const bool between = n[3] > 1 && s[1] > 0 && s[1] < s[2]; /* the other layouts are right */
                 const float *row = (const float *)a->q->data + i * s[0] + j * s[1] + k * (between ? n[3] : s[2]);
                 memcpy((float *)a->out->data + ((i * n[1] + j) * n[2] + k) * n[3], row, (size_t)n[3] * sizeof *row);
             }

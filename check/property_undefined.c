@@ -24,16 +24,20 @@ static char *ask(check_job *job, const char *const *argv, const char *map)
 {
     int fds[2], status;
     size_t size = 0;
-    char *text = malloc(MOST_OUTPUT + 1);
+    char *text = malloc(MOST_OUTPUT + 1), numbers[8192] = "";
     if (!text || pipe(fds))
         return free(text), NULL;
+    for (size_t i = 0, n = 0; job->op->sources[i] && n < sizeof numbers; i++) /* the sizes are those of a check of the sources */
+        n += (size_t)snprintf(numbers + n, sizeof numbers - n, "%s\n", job->op->sources[i]);
     const pid_t pid = check_fork();
     if (!pid) {
         dup2(fds[1], STDOUT_FILENO);
         close(fds[0]);
         close(fds[1]);
-        if (map)
+        if (map) {
             setenv("DOVETAIL_COVERAGE", map, 1);
+            setenv("DOVETAIL_NUMBERS_OF", numbers, 1);
+        }
         execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
         _exit(127);
     }

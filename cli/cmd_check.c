@@ -49,6 +49,24 @@ static int add_refused(targets *t, const char *path, const char *why)
     return CLI_OK;
 }
 
+/* Reads the numbers and words of a source file, which the operator is tried with. */
+static void read_source(check_op *op, const char *path)
+{
+    check_constants(op, path);
+    op->nwords += check_source_words(path, op->words + op->nwords, CHECK_WORDS - op->nwords);
+}
+
+/* Does the same for the files that `undefined` names to the check of the binary which it has built. */
+static void read_watched(check_op *op)
+{
+    const char *const list = getenv("DOVETAIL_NUMBERS_OF");
+    char *const files = list ? cli_format("%s", list) : NULL;
+    char *rest = files;
+    for (char *file = files ? strtok_r(files, "\n", &rest) : NULL; file; file = strtok_r(NULL, "\n", &rest))
+        read_source(op, file);
+    free(files);
+}
+
 /* sources: the operator's source files, ended by NULL, which live as long as the process; NULL: a binary was given. */
 static int add_operator(targets *t, dv_operator *op, const char *path, const char *const *sources)
 {
@@ -62,10 +80,10 @@ static int add_operator(targets *t, dv_operator *op, const char *path, const cha
     added->path = path;
     added->sources = sources;
     added->flags = t->flags;
-    for (; sources && *sources; sources++) {
-        check_constants(added, *sources);
-        added->nwords += check_source_words(*sources, added->words + added->nwords, CHECK_WORDS - added->nwords);
-    }
+    for (; sources && *sources; sources++)
+        read_source(added, *sources);
+    if (!added->sources)
+        read_watched(added);
     return CLI_OK;
 }
 

@@ -32,7 +32,7 @@ NOT_IN_PYTHON = {
     "shape_looks_inside",  # dv_infer() has no Python function
     "overlap_copied_forward", "same_tensor",  # nor is it asked to give two arguments one memory
     "racy_parallel_for", "lost_update", "places_in_order_taken", "pieces_count_at_once", "running_maximum", "eight_tables", "table_of_first_base",  # a loop's pieces cannot be put in another order
-    "errno_trusted", "number_unset", "scalar_bool_ignored", "scalar_kind_ignored", "value_without_has", "variable_unset", "every_tenth_call", "cut_off_to_bf16",  # nor has Python these
+    "absent_int_is_zero", "errno_trusted", "number_unset", "scalar_bool_ignored", "scalar_kind_ignored", "value_without_has", "variable_unset", "every_tenth_call", "cut_off_to_bf16",  # nor has Python these
     "zero_dims", "two_of_a_list", "two_of_ints", "empty_word", "word_of_next_tensor",  # nor are there guard pages beside an array's sizes, a list and a word
     "scratch_marker",  # nor what pieces left in their memory
     "table_of_first_number", "table_of_whole_number", "string_list_static", "max_cached_by_shape",  # takes a second process

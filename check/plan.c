@@ -1511,7 +1511,7 @@ static size_t size_of(const factor *f) { return f->at + (size_t)(f->kind == WORD
  * dims of one element or more elements than are compared. */
 static void reach_forms(planner *p)
 {
-    int want[FACTORS], found[FACTORS];
+    int want[FACTORS];
     for (uint32_t i = 0; i < TRIES * FORMED && p->plan->n < p->most; i++) {
         bool forms = false;
         p->formed = i / TRIES + 1;
@@ -1531,8 +1531,7 @@ static void reach_forms(planner *p)
         for (size_t t = 0; t < place(p)->ntensors; t++)
             forms |= place(p)->tensors[t].present && check_has_forms(&place(p)->tensors[t]);
         if (accepted && forms) {
-            find_levels(p, want, place(p), found);
-            keep(p, want, meet(p, found, false));
+            keep(p, want, 0);
         }
         if (accepted)
             i = p->formed * TRIES - 1; /* the next one */
@@ -1920,8 +1919,6 @@ static void add_cases(planner *p, uint32_t wanted)
     meet_equal(p);
     meet_broadcast(p);
     mix_empty(p);
-    if (p->most > FEWEST)
-        reach_forms(p);
     meet_all(p);
     reach_all(p);
     add_rest(p, wanted ? wanted : FEWEST);
@@ -1932,6 +1929,8 @@ static void add_cases(planner *p, uint32_t wanted)
         meet_all(p);
         reach_special(p, p->op->nbounds, p->op->nspecial);
     }
+    if (p->most > FEWEST)
+        reach_forms(p);
 }
 
 static bool begin_plan(planner *p)

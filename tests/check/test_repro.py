@@ -36,7 +36,7 @@ NOT_IN_PYTHON = {
     "zero_dims", "two_of_a_list", "two_of_ints", "empty_word", "word_of_next_tensor",  # nor are there guard pages beside an array's sizes, a list and a word
     "scratch_marker",  # nor what pieces left in their memory
     "table_of_first_number", "table_of_whole_number", "string_list_static", "max_cached_by_shape",  # takes a second process
-    "int_index", "offset_in_int", "position_in_int", "rows_in_int", "slot_negative",  # takes sparse memory
+    "far_row_offset", "inner_dims_swapped", "int_index", "offset_in_int", "position_in_int", "rows_in_int", "slot_negative",  # takes sparse memory
     "static_buffer",  # Python's threads seldom are in the same kernel
 }
 LUCK_IN_PYTHON = {

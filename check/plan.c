@@ -67,8 +67,7 @@ static bool is_member(int c, int64_t size)
 
 /* ---- Factors --------------------------------------------------------------------------------------------------------------- */
 
-enum { LISTED = 3 };                   /* tensors of a list in which some are empty */
-enum { FORMED = 2 * (CHECK_FAR - 1) }; /* forms 1 and 2 of each layout but contiguous */
+enum { LISTED = 3 }; /* tensors of a list in which some are empty */
 enum kind { DIM, RANK, RUN, ONES, DTYPE, FREE_RANK, FREE_SIZE, FREE_DTYPE, ALIKE, PRESENT, LENGTH, WORD, LAYOUT, CONTENTS, MOOD };
 enum ones { NO_ONES, LEADING, TRAILING, BOTH_ENDS, INTERIOR, ONES_LEVELS };
 /* The mood of a case: what its tensors hold beside their own contents; from WRONG on, the last element of an index is one of
@@ -106,8 +105,7 @@ typedef struct planner {
     uint32_t like[NAMES];             /* the number of the name whose size this one takes, and 1; 0: its own */
     uint32_t odd; /* of each list, the number of the tensor that is empty, or is not, unlike the others, and 1; 0: none */
     bool odd_is_empty;
-    uint32_t formed; /* the number of the case that reach_forms() makes; 0: none */
-    uint32_t vain;   /* choices with the most open pairs that no call had, one after the other */
+    uint32_t vain; /* choices with the most open pairs that no call had, one after the other */
 } planner;
 
 /* A class; CLASSES: a number of the source that is in none. NOT: neither. */
@@ -738,9 +736,6 @@ static void set_apart(check_case *c)
                 c->tensors[k].fill = CHECK_RANDOM;
 }
 
-/* Returns the layout and form that a tensor has in case p->formed of reach_forms(): twice the layout's number, and the form. */
-static uint32_t formed_of(const planner *p, size_t slot) { return (p->formed - 1 + 3 * (uint32_t)slot) % FORMED; }
-
 static void set_tensors(planner *p, const int *want, const dv_range *facts, bool spread, check_case *c)
 {
     const int64_t mood = level(p, want, MOOD, 0);
@@ -755,7 +750,7 @@ static void set_tensors(planner *p, const int *want, const dv_range *facts, bool
         t->layout = layout <= 0 ? CHECK_CONTIGUOUS : (uint8_t)((layout + (int64_t)element) % CHECK_FAR);
         if (p->op->slots[slot].flags & DV_SLOT_WRITES && t->layout == CHECK_EXPANDED)
             t->layout = CHECK_SLICED;
-        t->form = (uint8_t)(p->formed ? 1 + formed_of(p, slot) % 2 : t->layout ? p->laid_out[slot][t->layout] % CHECK_FORMS : 0);
+        t->form = (uint8_t)(t->layout ? p->laid_out[slot][t->layout] % CHECK_FORMS : 0);
         set_contents(p, c, contents < 0 ? 0 : contents, t);
         if (contents == 1 && p->turn % 2 && is_index(t))
             check_index_below_size(c, i, p->turn / 2, t);
@@ -1507,40 +1502,6 @@ static void mix_empty(planner *p)
 /* Returns the index in planner.reached of a factor that is a size. */
 static size_t size_of(const factor *f) { return f->at + (size_t)(f->kind == WORD ? NAMES : 0); }
 
-/* Adds small plain cases in which each tensor has each layout in forms 1 and 2. Other cases have them too, but many of those have
- * dims of one element or more elements than are compared. */
-static void reach_forms(planner *p)
-{
-    int want[FACTORS];
-    for (uint32_t i = 0; i < TRIES * FORMED && p->plan->n < p->most; i++) {
-        bool forms = false;
-        p->formed = i / TRIES + 1;
-        choose(p, NOT, NOT, want, true);
-        for (int k = 0; k < p->n; k++) {
-            const enum kind kind = p->f[k].kind;
-            const int64_t is = is_size(kind)        ? FEW
-                : kind == RANK || kind == FREE_RANK ? 3
-                : kind == ONES                      ? NO_ONES
-                : kind == PRESENT                   ? 1
-                : kind == LAYOUT                    ? 1 + (int64_t)formed_of(p, p->f[k].at) / 2
-                                                    : NOT;
-            want[k] = is < 0 ? want[k] : level_or_first(p, k, is);
-        }
-        const bool accepted = make(p, want, NOT, NOT, false, place(p)) == CHECK_ACCEPTED && !is_empty(p, place(p));
-        p->turn++;
-        for (size_t t = 0; t < place(p)->ntensors; t++)
-            forms |= place(p)->tensors[t].present && check_has_forms(&place(p)->tensors[t]);
-        if (accepted && forms) {
-            keep(p, want, 0);
-        }
-        if (accepted)
-            i = p->formed * TRIES - 1; /* the next one */
-        if (accepted && !forms)
-            break;
-    }
-    p->formed = 0;
-}
-
 /* Each size of a vector, and its neighbours, for each name and each int argument that may be a size, where there is room. */
 static void reach_all(planner *p)
 {
@@ -1929,8 +1890,6 @@ static void add_cases(planner *p, uint32_t wanted)
         meet_all(p);
         reach_special(p, p->op->nbounds, p->op->nspecial);
     }
-    if (p->most > FEWEST)
-        reach_forms(p);
 }
 
 static bool begin_plan(planner *p)

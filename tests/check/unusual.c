@@ -317,23 +317,6 @@ DV_OPERATOR(weighed, struct optional, (x, w, dim, out), .schema = "weighed(Tenso
     .contract = "x[n]:f64, w[n]:f64 -> out[]:f64; sum(n); unused(dim)",
     .gradient = "x: if(present(w), grad * w, grad * ones_like(x)); w: if(present(w), grad * x, None)",
     .kernels = DV_KERNELS(DV_KERNEL(struct optional, "cpu", NULL, weighed)));
-/* a sum of integers that saturates */
-static int saturated_i8(dv_context *ctx, const struct one *a)
-{
-    const int64_t m = a->x->shape[0], k = a->x->shape[1];
-    (void)ctx;
-    for (int64_t i = 0; i < m; i++) {
-        int64_t sum = 0;
-        for (int64_t j = 0; j < k; j++)
-            sum += ((const int8_t *)a->x->data)[i * k + j];
-        ((int8_t *)a->out->data)[i] = (int8_t)(sum > INT8_MAX ? INT8_MAX : sum < INT8_MIN ? INT8_MIN : sum);
-    }
-    return DV_OK;
-}
-DV_OPERATOR(saturated, struct one, (x, out), .schema = "saturated(Tensor x) -> Tensor out",
-    .contract = "x[m k]:i8 -> out[m]:i8; parallel(m); sum(k)",
-    .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", NULL, saturated_i8)));
-
 DV_LIBRARY(unusual, &dv_op_summary, &dv_op_pieces, &dv_op_each, &dv_op_roll, &dv_op_cmul, &dv_op_masked, &dv_op_differ,
     &dv_op_accumulate_, &dv_op_negate_, &dv_op_corners, &dv_op_rows_of, &dv_op_moments, &dv_op_exponent, &dv_op_flip_sign,
-    &dv_op_flip_sign_, &dv_op_flips, &dv_op_high_bits, &dv_op_grid, &dv_op_weighed, &dv_op_saturated);
+    &dv_op_flip_sign_, &dv_op_flips, &dv_op_high_bits, &dv_op_grid, &dv_op_weighed);

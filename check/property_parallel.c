@@ -381,18 +381,27 @@ static void check_slices(check_job *job, cutter *k)
         }
 }
 
-/* The tolerance of a sum of products in another order, with each real argument as a factor. A kernel that rounds every step to a
- * small type has inaccurate values, but its result is still a sum, so the largest rounding error is allowed. */
-static double sum_rounding(const check_op *op, const check_case *c, dv_dtype dtype, double largest)
+/* Returns the largest product of an element of each tensor, at least 1. *terms: how many such products a sum may have. */
+static double largest_product(const check_case *c, double *terms)
 {
-    double product = 1, terms = 1;
+    double product = 1;
+    *terms = 1;
     for (size_t i = 0; i < c->ntensors; i++) {
         const check_tensor *t = &c->tensors[i];
         if (!t->present)
             continue;
         product *= fmax(1, fmax(fabs(t->low), fabs(t->high)));
-        terms = fmax(terms, (double)check_numel(t));
+        *terms = fmax(*terms, (double)check_numel(t));
     }
+    return product;
+}
+
+/* The tolerance of a sum of products in another order, with each real argument as a factor. A kernel that rounds every step to a
+ * small type has inaccurate values, but its result is still a sum, so the largest rounding error is allowed. */
+static double sum_rounding(const check_op *op, const check_case *c, dv_dtype dtype, double largest)
+{
+    double terms;
+    const double product = largest_product(c, &terms);
     const double order = dtype.bits >= 64 ? 8 * 0x1p-53 : dtype.bits >= 32 ? 8 * 0x1p-24 : terms * check_unit(dtype);
     const double one_by_one = dtype.bits >= 32 ? terms * check_unit(dtype) * largest
                                                : 0; /* equal terms are rounded the same way */
@@ -415,17 +424,10 @@ static bool adds_up(const check_out *whole, const check_out *a, const check_out 
  * an operator may saturate it. */
 static bool may_overflow(const check_case *c, dv_dtype dtype)
 {
-    double product = 1, terms = 1;
+    double terms, product = largest_product(c, &terms);
     for (size_t i = 0; i < c->nargs; i++) {
         const check_value *v = &c->args[i];
         product *= fmax(1, fabs(v->type == DV_VALUE_INT ? (double)v->as.i : v->type == DV_VALUE_FLOAT ? v->as.f : 1));
-    }
-    for (size_t i = 0; i < c->ntensors; i++) {
-        const check_tensor *t = &c->tensors[i];
-        if (!t->present)
-            continue;
-        product *= fmax(1, fmax(fabs(t->low), fabs(t->high)));
-        terms = fmax(terms, (double)check_numel(t));
     }
     return !(product * terms < ldexp(1, dtype.bits - (dtype.code == 0)));
 }

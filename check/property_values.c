@@ -881,10 +881,12 @@ static void attempt_case(check_job *job, const check_case *given)
     if (job->result->outcome == CHECK_PASS && !is_no_boolean(job, &found) && job->row->index >= 0)
         check_overlaps(job, c);
     const bool no_reference = !has_reference(job->op) && !has_native(job->op);
-    if (job->result->outcome == CHECK_PASS && job->row->index > 0 && no_reference)
-        check_dependence(job, c);
-    if (job->result->outcome == CHECK_PASS && job->row->index > 0 && no_reference)
-        check_other_dtypes(job, c);
+    if (job->row->index > 0 && no_reference) {
+        if (job->result->outcome == CHECK_PASS)
+            check_dependence(job, c);
+        if (job->result->outcome == CHECK_PASS)
+            check_other_dtypes(job, c);
+    }
     compared += m.n && found.size;
     if (m.n && no_reference)
         check_left_out(job, "a reference: values were compared among rows only");

@@ -718,7 +718,7 @@ typedef struct check_result {
     char note[512];                          /* the last message of a kernel that refused a case */
     check_origin origin;                     /* origin of a fault */
     char left_out[160];                      /* for a pass: what was not checked, and why */
-    char ignored[64];                        /* of values: an argument, perhaps a hint, on which no result seems to depend */
+    char ignored[160];                       /* of values: arguments, perhaps hints, on which no result seems to depend */
     check_loop loops[CHECK_LOOPS];           /* of parallel */
     bool in_pieces;                          /* of parallel: some case had several */
     check_accuracy accuracy[CHECK_ACCURACY]; /* of values, against the native form in f64 */

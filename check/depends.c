@@ -98,12 +98,15 @@ static void report(check_job *job, size_t slot, const check_outs *found)
     bool real = false;
     for (size_t k = 0; k < found->n; k++)
         real |= check_is_float(found->of[k].t.dtype);
-    if (s->type != DV_FIELD_TENSOR && (s->type != DV_FIELD_FLOAT || !real))
-        snprintf(job->result->ignored, sizeof job->result->ignored, "%s", s->name);
-    else
-        check_fail(job, "ignored argument",
-            "no result depends on argument '%s': in %d cases it is the same with %s; if that is right, declare unused(%s)",
-            s->name, ENOUGH, s->type == DV_FIELD_TENSOR ? "None" : "another value", s->name);
+    if (s->type != DV_FIELD_TENSOR && (s->type != DV_FIELD_FLOAT || !real)) {
+        char *const list = job->result->ignored;
+        const size_t n = strlen(list);
+        snprintf(list + n, sizeof job->result->ignored - n, "%s%s", n ? ", " : "", s->name);
+        return;
+    }
+    check_fail(job, "ignored argument",
+        "no result depends on argument '%s': in %d cases it is the same with %s; if that is right, declare unused(%s)", s->name,
+        ENOUGH, s->type == DV_FIELD_TENSOR ? "None" : "another value", s->name);
 }
 
 void check_dependence(check_job *job, const check_case *c)

@@ -13,6 +13,11 @@ def test_nothing_is_held_against(check, name):
     assert not [r for r in report["results"] if r["result"] == "fail"]
 
 
+def test_hints_are_listed(check):
+    report = check(FOLDER / "hints.c", "--only", "values", "--op", "repeat_like")
+    assert "unused(block, deterministic, name), if no result depends on it" in report["table"], report["table"]
+
+
 def test_a_sum_that_saturates(check):
     """Its slices are compared with elements whose sums fit; DTensor's partial sums would not."""
     report = check(FOLDER.parent / "saturated.c", "--only", "parallel")

@@ -393,7 +393,7 @@ typedef struct check_call {
     const check_op *op;
     const check_row *row;
     enum check_end end;
-    bool tight;                 /* arguments at the upper guard page end at it exactly, whatever alignment this gives them */
+    bool ends_at_guard;         /* arguments end exactly at the upper guard page, even if that aligns them better than elements */
     uint8_t poison;             /* the initial contents of outputs, workspace and malloc's memory */
     uint8_t stack;              /* those of the stack, where the kernel's variables will be */
     uint8_t fill;               /* those of number results, and of absent optionals' `value` */
@@ -659,7 +659,7 @@ extern const char *const check_outcomes[]; /* "pass", "fail", "not checked" */
 typedef struct check_how {
     enum check_show show;
     enum check_end end;         /* of the call that failed */
-    bool tight;                 /* check_call.tight of that call */
+    bool ends_at_guard;         /* check_call.ends_at_guard of that call */
     int32_t other_row;          /* ROWS: its number, as in dv_test_hooks.row */
     double rtol, atol;          /* tolerance: |a - b| <= atol + rtol * |b| */
     int32_t slot;               /* ROWS, LAYOUT, PARTS, SUM: the result or written argument that differs */

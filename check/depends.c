@@ -105,8 +105,8 @@ static void report(check_job *job, size_t slot, const check_outs *found)
         return;
     }
     check_fail(job, "ignored argument",
-        "no result depends on argument '%s': in %d cases it is the same with %s; if that is right, declare unused(%s)", s->name,
-        ENOUGH, s->type == DV_FIELD_TENSOR ? "None" : "another value", s->name);
+        "no result depends on argument '%s': in %d cases it is the same with %s; if that is intended, declare unused(%s)",
+        s->name, ENOUGH, s->type == DV_FIELD_TENSOR ? "None" : "another value", s->name);
 }
 
 void check_dependence(check_job *job, const check_case *c)
@@ -137,7 +137,7 @@ void check_dependence(check_job *job, const check_case *c)
             if (!rest_matters[i] && same_rest[i] >= ENOUGH && first_matters[i] > same_rest[i] / 2)
                 check_fail(job, "ignored elements",
                     "no result depends on an element of argument '%s' but the first: in %d cases it is the same with other "
-                    "elements; if that is right, declare unused(%s)",
+                    "elements; if that is intended, declare unused(%s)",
                     s->name, ENOUGH, s->name);
         }
     }

@@ -238,9 +238,10 @@ static region *place(struct machine *m, size_t bytes, size_t alignment, enum use
     region *r = NULL;
     pthread_mutex_lock(&m->lock);
     /* What a kernel asks for is aligned as it asks, and in half of the cases no better; nor is an argument aligned better than
-     * its elements in half of the cases, where the end of its memory would align it, unless the call is tight. */
+     * its elements in half of the cases, where the end of its memory would align it, unless the call says otherwise. */
     bool apart = m->call->end == CHECK_AT_END &&
-        (use >= WORKSPACE && use <= SCRATCH ? m->c->seed & 2 : use == ARGUMENT && !m->call->tight && check_arguments_apart(m->c));
+        (use >= WORKSPACE && use <= SCRATCH ? m->c->seed & 2
+                                            : use == ARGUMENT && !m->call->ends_at_guard && check_arguments_apart(m->c));
     for (size_t i = 0; i < m->nregions && apart; i++)
         apart = !m->regions[i].margin; /* one of few such calls: its bounds matter more */
     const size_t pages = (bytes + (apart ? 2 : 1) * alignment - 1 + PAGE - 1) / PAGE * PAGE;
@@ -576,7 +577,7 @@ static bool fill(struct machine *m, size_t i, region *r, const region *kept)
         if (k->bytes)
             memcpy(k->bytes, as_pointer(r->data), r->bytes);
     }
-    if (replaced) { /* half of them of the other sign */
+    if (replaced) { /* by 2.5 or -0.5 times their values, at random */
         const double first = check_get(as_pointer(r->first), 0, t->dtype);
         move(t, as_pointer(r->first), m->values.strides[i], 1.5);
         if (m->call->but_first)

@@ -950,8 +950,8 @@ static int64_t class_at(const planner *p, int k, int l)
     return f->level[l];
 }
 
-/* True if the level is an int argument of 0 from which the shape of a result follows. */
-static bool is_no_size(const planner *p, int k, int l)
+/* True if level l of factor k is an int argument of 0 that determines the shape of a result. */
+static bool is_zero_size(const planner *p, int k, int l)
 {
     const factor *f = &p->f[k];
     const check_value *v = f->kind == WORD && l >= 0 ? &p->words[f->at][l] : NULL;
@@ -1053,7 +1053,7 @@ static uint32_t meet(planner *p, const int *found, bool only_count)
     }
     const bool empty = !nought && is_empty(p, place(p));
     for (int k = 0; k < p->n && empty; k++)
-        if (!masked[k] && is_no_size(p, k, found[k])) {
+        if (!masked[k] && is_zero_size(p, k, found[k])) {
             masked[k] = nought = true;
             nmasked++;
         }

@@ -1,11 +1,11 @@
 /* memory: a kernel accesses only its tensors, writes only and all of what it declares, and reads no unwritten memory.
  *
- * Three calls: tight against the upper guard page, the same with other contents of what is undefined, and against the lower guard
- * page.
- * An element of a result that holds the old contents in both of the first was not written. A result or a written argument that
- * differs between the first two, though the inputs are the same and lie at the same place, depends on undefined memory, unless it
- * differs without that as well. The third call finds zeros in what is undefined: a flag that nobody clears looks set in the first
- * two. Its results may differ because addresses do, so a difference is looked for again at the upper guard page. */
+ * Three calls: exactly against the upper guard page, the same with other contents of what is undefined, and against the lower
+ * guard page. An element of a result that holds the old contents in both of the first was not written. A result or a written
+ * argument that differs between the first two, though the inputs are the same and lie at the same place, depends on undefined
+ * memory, unless it differs without that as well. The third call finds zeros in what is undefined: a flag that nobody clears
+ * looks set in the first two. Its results may differ because addresses do, so a difference is looked for again at the upper guard
+ * page. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -24,10 +24,11 @@ static check_outs first, second, again; /* what calls left in results and writte
 static bool run(check_job *job, const check_case *c, enum check_end end, int poison, check_call *call)
 {
     const uint8_t byte = (uint8_t)poison;
-    *call =
-        (check_call){ .op = job->op, .row = job->row, .end = end, .tight = true, .poison = byte, .stack = byte, .fill = byte };
+    *call = (check_call){
+        .op = job->op, .row = job->row, .end = end, .ends_at_guard = true, .poison = byte, .stack = byte, .fill = byte
+    };
     job->how.end = end;
-    job->how.tight = true;
+    job->how.ends_at_guard = true;
     check_call_run(call, c);
     return !call->status;
 }
@@ -113,7 +114,7 @@ static bool is_as_first(check_job *job, const check_case *c, check_call call)
     now = call;
     now.op = job->op;
     now.row = job->row;
-    now.tight = true;
+    now.ends_at_guard = true;
     check_call_run(&now, c);
     take(&again, job, c, &now);
     return !now.status && same(job, &first, &again);

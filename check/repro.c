@@ -708,7 +708,7 @@ static void put_c_names(const check_job *job, FILE *to)
     fprintf(to, "#define BINARY \"%s\"\n#define OPERATOR \"%s\"\n", file_of(job->op->path), job->op->name);
     fprintf(to, "enum { ROW = %d, OTHER_ROW = %d, AT_END = %d, APART = %d, ARGUMENTS_APART = %d };\n", (int)row_of(job),
         (int)r->how.other_row, r->how.end == CHECK_AT_END, r->failing.seed & 2 && r->how.show != CHECK_SHOW_FAR,
-        check_arguments_apart(&r->failing) && !r->how.tight && r->how.show != CHECK_SHOW_FAR);
+        check_arguments_apart(&r->failing) && !r->how.ends_at_guard && r->how.show != CHECK_SHOW_FAR);
 }
 
 bool check_repro_c(const check_job *job, FILE *to)
@@ -928,8 +928,8 @@ static void put_python_names(const check_job *job, FILE *to)
     const check_how *how = &job->result->how;
     fprintf(to, "AT_END, APART, ROW, OTHER_ROW, RTOL, ATOL = %s, %s, %d, %d, %.17g, float(\"%.17g\")\n",
         how->end == CHECK_AT_END ? "True" : "False",
-        check_arguments_apart(&job->result->failing) && !how->tight ? "True" : "False", (int)row_of(job), (int)how->other_row,
-        how->rtol, how->atol);
+        check_arguments_apart(&job->result->failing) && !how->ends_at_guard ? "True" : "False", (int)row_of(job),
+        (int)how->other_row, how->rtol, how->atol);
     fprintf(to, "BINARY, OPERATOR = \"%s\", \"%s\"\n", file_of(job->op->path), job->op->name);
     put_python_tables(job, to);
 }

@@ -97,7 +97,7 @@ static int add_library(targets *t, const dv_library *lib, const char *const *sou
 
 /* Returns the name of a sanitizer's runtime that a binary needs and this process does not have; NULL: none. The caller frees
  * it. */
-static char *find_sanitizer(const char *path)
+static char *find_missing_sanitizer(const char *path)
 {
     cli_elf elf;
     char *found = NULL;
@@ -117,7 +117,7 @@ static char *find_sanitizer(const char *path)
 /* Adds a binary that cannot be loaded, with the reason in dv_last_error(). */
 static int add_unloadable(targets *t, const char *path)
 {
-    char *const sanitizer = find_sanitizer(path);
+    char *const sanitizer = find_missing_sanitizer(path);
     char *const why = sanitizer
         ? cli_format(
               "%s: it is built with a sanitizer, whose runtime %s must be in a process from its start: check a build without "

@@ -234,7 +234,7 @@ static int append_output(inference *a, dv_dtype dtype, int32_t ndim, const int64
 
 static bool known(const dv_range *r) { return r->least == r->most; }
 
-/* Appends an output of which the inference knows the dtype and some sizes. */
+/* Appends an output to GE's node. An unknown rank or size is passed as -1, and so is a size that is only an upper bound. */
 static int append_known(inference *a, const dv_known *k)
 {
     int64_t sizes[DV_MAX_NDIM];

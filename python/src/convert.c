@@ -38,16 +38,16 @@ static PyObject *take_cause(void)
     return value;
 }
 
-/* Makes `take`, whose reference it takes, the cause of the exception that is set. NULL: does nothing. */
-static void set_cause(PyObject *take)
+/* Sets the cause of the current exception, and steals the reference to it. NULL: does nothing. */
+static void set_cause(PyObject *cause)
 {
     PyObject *type, *value, *trace;
-    if (!take)
+    if (!cause)
         return;
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
-    PyException_SetCause(value, Py_NewRef(take));
-    PyException_SetContext(value, take);
+    PyException_SetCause(value, Py_NewRef(cause));
+    PyException_SetContext(value, cause);
     PyErr_Restore(type, value, trace);
 }
 

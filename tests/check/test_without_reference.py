@@ -18,7 +18,7 @@ def test_hints_are_listed(check):
     assert "unused(block, deterministic, name), if no result depends on it" in report["table"], report["table"]
 
 
-def test_a_sum_that_saturates(check):
-    """Its slices are compared with elements whose sums fit; DTensor's partial sums would not."""
+def test_a_saturating_sum_passes_parallel(check):
+    """The check compares its slices on elements whose sums fit the dtype. DTensor's partial sums may not fit."""
     report = check(FOLDER.parent / "saturated.c", "--only", "parallel")
     assert [r["result"] for r in report["results"]] == ["pass"], report["table"]

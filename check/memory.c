@@ -66,6 +66,7 @@ static struct machine {
     check_call *call;
     const check_case *c;
     uintptr_t area, used, mapped;
+    uintptr_t far; /* where the first far memory was, or where the last ends: qemu keeps some bytes for each page ever mapped */
     region regions[REGIONS];
     size_t nregions, nkept; /* nkept: as many of them, up to `mapped`, are still as the last call left them */
     made_tensor *made;
@@ -123,6 +124,7 @@ static void reset(struct machine *m)
         if (m->regions[i].margin) {
             munmap(as_pointer(m->regions[i].begin - m->regions[i].margin),
                 m->regions[i].end - m->regions[i].begin + 2 * m->regions[i].margin);
+            m->far = m->regions[i].begin - m->regions[i].margin;
             m->nkept = i;
         }
     for (size_t i = 0; i < m->nregions; i++)
@@ -174,9 +176,10 @@ static region *lend_far(struct machine *m, size_t bytes, size_t size, enum use u
     }
     if (m->nregions == REGIONS)
         return NULL;
-    void *p = mmap(NULL, pages + 2 * margin, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(as_pointer(m->far), pages + 2 * margin, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
+    m->far = (uintptr_t)p + pages + 2 * margin;
     region *r = &m->regions[m->nregions++];
     *r = (region){ .begin = (uintptr_t)p + margin,
         .end = (uintptr_t)p + margin + pages,

@@ -105,6 +105,8 @@ extern bool cli_json; /* --json was given: results and failures are also one JSO
 /* Print "dovetail: error: ..." to stderr and return CLI_FAILED (fail) or CLI_USAGE (usage, with a hint at the verb's help). */
 DV__PRINTF(1, 2) int cli_fail(const char *format, ...);
 DV__PRINTF(2, 3) int cli_usage(const cli_verb *verb, const char *format, ...);
+/* Returns the part of a message after "dovetail: error: ", which another process of this command may have written. */
+const char *cli_without_prefix(const char *message);
 DV__PRINTF(1, 2) void cli_note(const char *format, ...); /* "dovetail: ..." to stderr */
 void cli_bytes(char out[16], double n);                  /* "14.0 KB" */
 double cli_now(void);                                    /* seconds, monotonic */
@@ -118,6 +120,7 @@ const char *cli_home(void);
 /* ---- Operators by name, and arguments from words (load.c) ---------------------------------------------------------------- */
 
 bool cli_is_folder(const char *path);
+bool cli_is_repeated(const cli_args *args, size_t i); /* true if word i names the same file as a word before it */
 /* True if the word is for `dovetail build`: a source file, or a folder that holds source files. */
 bool cli_is_source(const char *word);
 /* True if the word is to be loaded, and is no operator: it has a '/', ends in .so, or is a source. */
@@ -138,11 +141,11 @@ size_t cli_libraries(dv_library *const **out);
  * namespace), "op". Searches loaded operators, then the shipped ones. At least one, or CLI_FAILED with the message printed. The
  * list is the caller's to free(); its operators live as long as the process. */
 int cli_find_all(const char *word, dv_operator ***out, size_t *n);
-int cli_find_one(const char *word, dv_operator **out); /* exactly one */
 
-/* A call of this operator from words, each an argument as in a call site (docs/site.md). CLI_OK, or CLI_USAGE with the message
- * printed. */
-int cli_site(const cli_verb *verb, const dv_operator *op, const char *const *words, size_t nwords, dv_site **out);
+/* Makes the call site that the words from `first` on describe: the name of an operator and its arguments, each a word, or the
+ * whole site in one word (docs/site.md). Searches the operator as cli_find_all() does. Returns CLI_OK; CLI_FAILED if not exactly
+ * one is found; CLI_USAGE if the call is wrong. Prints the message. The caller frees the site. */
+int cli_site(const cli_args *args, size_t first, dv_site **out);
 void cli_print_site(const dv_site *s);
 
 /* ---- Running programs, temporary folders, interruption (process.c) ------------------------------------------------------- */
@@ -243,7 +246,7 @@ typedef struct cli_sources {
     size_t nfiles, nothers;
 } cli_sources;
 /* Finds them. missing (or NULL) receives the names of headers that were not found, separated by commas. Returns CLI_OK even if
- * there are none; CLI_FAILED, with the message printed, if the folder cannot be read. */
+ * there are none; CLI_FAILED, with the message printed, if the folder or one of its source files cannot be read. */
 int cli_find_sources(const cli_args *args, const char *folder, cli_sources *out, cli_text *missing);
 /* True if a source file defines main(): a program, which belongs to no operator binary. */
 bool cli_is_program_file(const char *path);

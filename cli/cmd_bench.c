@@ -207,18 +207,17 @@ static int run(const cli_args *args)
     b.seconds = (double)milliseconds * 1e-3;
     if (cli_load(args, first, true))
         return CLI_FAILED;
-    if (first >= args->nwords)
-        return cli_usage(args->verb, "expected the name of an operator");
-    if (cli_find_one(args->words[first], &b.op))
-        return CLI_FAILED;
+    int status = cli_site(args, first, &b.site);
+    if (status)
+        return status;
+    b.op = dv_site_operator(b.site);
     b.nresults = dv_operator_nresults(b.op);
     b.results = cli_alloc(NULL, b.nresults, sizeof *b.results);
     for (size_t i = 0; i < b.nresults; i++)
         b.results[i] = dv_default();
-    int status = cli_site(args->verb, b.op, args->words + first + 1, args->nwords - first - 1, &b.site);
-    if (!status && !cli_json)
+    if (!cli_json)
         cli_print_site(b.site);
-    if (!status && dv_site_alloc(b.site))
+    if (dv_site_alloc(b.site))
         status = cli_usage(args->verb, "%s", dv_last_error());
     if (!status) {
         b.values = dv_site_args(b.site);

@@ -124,16 +124,29 @@ static char *describe_left(const build *b, bool all)
 /* The named files and folders, or the current folder. */
 static int take_sources(build *b)
 {
-    struct stat s;
     int status = b->args->nwords ? CLI_OK : find_sources(b, ".");
     for (size_t i = 0; i < b->args->nwords && !status; i++) {
         const char *word = b->args->words[i];
-        if (language_of(word) == NLANGUAGES && !stat(word, &s) && S_ISDIR(s.st_mode))
+        if (cli_is_repeated(b->args, i))
+            continue;
+        if (cli_is_folder(word))
             status = find_sources(b, word);
         else
             push(&b->sources, word);
     }
     return status;
+}
+
+/* Returns the kind of a file that is no regular file. */
+static const char *kind_of(const struct stat *s)
+{
+    switch (s->st_mode & S_IFMT) {
+    case S_IFDIR: return "a folder";
+    case S_IFLNK: return "a symbolic link";
+    case S_IFIFO: return "a pipe";
+    case S_IFSOCK: return "a socket";
+    default: return "a device";
+    }
 }
 
 static int check_sources(build *b)
@@ -149,26 +162,19 @@ static int check_sources(build *b)
         if (!known)
             return cli_usage(b->args->verb, "'%s': expected a folder, or a file that ends in " ENDINGS, path);
         if (!S_ISREG(s.st_mode))
-            return cli_fail("'%s': expected a file, found a folder or a device", path);
+            return cli_fail("'%s': expected a file, found %s", path, kind_of(&s));
+        if (access(path, R_OK))
+            return cli_fail("cannot read '%s': %s", path, strerror(errno));
         b->uses[language] = true;
     }
     return CLI_OK;
 }
 
-/* The kind of a file that a build must not replace; NULL: a regular file, or no file. */
+/* Returns the kind of a file that a build must not replace; NULL: a regular file, or no file. */
 static const char *irreplaceable(int folder, const char *name)
 {
     struct stat s;
-    if (fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW))
-        return NULL;
-    switch (s.st_mode & S_IFMT) {
-    case S_IFREG: return NULL;
-    case S_IFDIR: return "a folder";
-    case S_IFLNK: return "a symbolic link";
-    case S_IFIFO: return "a pipe";
-    case S_IFSOCK: return "a socket";
-    default: return "a device";
-    }
+    return fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW) || S_ISREG(s.st_mode) ? NULL : kind_of(&s);
 }
 
 /* Fails if the output exists and must not be replaced. name: of the output, in an open folder or from AT_FDCWD. */

@@ -43,6 +43,7 @@ typedef struct targets {
 static int add_refused(targets *t, const char *path, const char *why)
 {
     t->ops = cli_alloc(t->ops, t->n + 1, sizeof *t->ops);
+    why = cli_without_prefix(why);
     const size_t size = strlen(why);
     char *text = cli_format("%.*s", (int)(size && why[size - 1] == '\n' ? size - 1 : size), why);
     t->ops[t->n++] = (check_op){ .name = cli_format("%s", path), .refused = text };
@@ -190,6 +191,8 @@ static int add_folder_sources(targets *t, const cli_args *args, const char *fold
     *added = !status && found.nfiles && cli_is_one_library(found.files, found.nfiles);
     if (*added)
         status = add_sources(t, found.files, found.nfiles, folder);
+    else if (!status && found.nfiles)
+        cli_note("'%s': its files define several libraries, and are not checked: name the files of one library", folder);
     free(found.files);
     free(found.others);
     return status;
@@ -549,16 +552,6 @@ static int check_in_torch(
     return status;
 }
 
-/* Is word i a file that was named before? */
-static bool is_again(const cli_args *args, size_t i)
-{
-    struct stat file, other;
-    for (size_t k = 0; k < i && !stat(args->words[i], &file); k++)
-        if (!stat(args->words[k], &other) && file.st_ino == other.st_ino && file.st_dev == other.st_dev)
-            return true;
-    return false;
-}
-
 static bool is_listed(const char *word, const char *const *list, size_t n)
 {
     size_t i = 0;
@@ -659,7 +652,7 @@ static int check(const cli_args *args, targets *t, check_options *options)
     if (files)
         status = add_sources(t, files, nfiles, *files);
     for (size_t i = 0; i < args->nwords && !status; i++)
-        if (!is_again(args, i) && !is_listed(args->words[i], files, nfiles))
+        if (!cli_is_repeated(args, i) && !is_listed(args->words[i], files, nfiles))
             status = add_target(t, args, args->words[i]);
     free(files);
     if (!status && cli_has(args, "torch"))

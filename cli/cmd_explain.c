@@ -211,19 +211,14 @@ static int explain(const dv_site *s)
 
 static int run(const cli_args *args)
 {
-    dv_operator *op;
-    dv_site *site = NULL;
+    dv_site *site;
     const size_t first = cli_count_binaries(args);
     const char *isa = cli_get(args, "isa");
     if (cli_load(args, first, true))
         return CLI_FAILED;
-    if (first >= args->nwords)
-        return cli_usage(args->verb, "expected the name of an operator");
     if (isa && dv_set_isa(isa))
         return cli_usage(args->verb, "option '--isa': %s", dv_last_error());
-    if (cli_find_one(args->words[first], &op))
-        return CLI_FAILED;
-    int status = cli_site(args->verb, op, args->words + first + 1, args->nwords - first - 1, &site);
+    int status = cli_site(args, first, &site);
     if (!status)
         status = explain(site);
     dv_site_free(site);

@@ -275,6 +275,8 @@ static void explain_block(const char *block, size_t size, const char *message, c
         { "to binary expression", LINE, LINE, NONE },
         { "non-floating-point argument", LINE, LINE, NONE },
         { "aggregate value used", LINE, LINE, NONE },
+        { "unknown type name 'dv_", "", NULL,
+            "Dovetail has no type of this name: the table of docs/schema.md has the field type of each schema type" },
         { "implicit declaration of function 'DV_", "", NULL, "there is no such macro: is <dovetail_op.h> included?" },
         { "target specific option mismatch", "", NULL,
             "this intrinsic needs its instruction set on the function: write DV_TARGET_AVX2 (or DV_TARGET_AVX512) before it" },

@@ -7,6 +7,7 @@
 #include <glob.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct include_search {
     const char *const *folders; /* folders of -I, then <home>/include */
@@ -196,13 +197,20 @@ int cli_find_sources(const cli_args *args, const char *folder, cli_sources *out,
     size_t nfolders;
     char *headers = cli_join(home, "include");
     const char **folders = include_folders(args, headers, &nfolders);
-    for (struct dirent *e; (e = readdir(dir));)
-        if (cli_ends_as_source(e->d_name) && *e->d_name != '.') {
-            char *path = cli_format("%s/%s", folder, e->d_name);
+    int status = CLI_OK;
+    for (struct dirent *e; !status && (e = readdir(dir));) {
+        if (!cli_ends_as_source(e->d_name) || *e->d_name == '.')
+            continue;
+        char *path = cli_format("%s/%s", folder, e->d_name);
+        struct stat file;
+        if (!stat(path, &file) && S_ISREG(file.st_mode)) {
             const bool found = is_operator_file(path, folders, nfolders, missing);
             add_file(found ? &out->files : &out->others, found ? &out->nfiles : &out->nothers, cli_join(folder, e->d_name));
-            free(path);
+            if (access(path, R_OK))
+                status = cli_fail("cannot read '%s': %s", path, strerror(errno));
         }
+        free(path);
+    }
     closedir(dir);
     free(folders);
     free(headers);
@@ -210,5 +218,5 @@ int cli_find_sources(const cli_args *args, const char *folder, cli_sources *out,
         qsort(out->files, out->nfiles, sizeof *out->files, by_name);
     if (out->nothers)
         qsort(out->others, out->nothers, sizeof *out->others, by_name);
-    return CLI_OK;
+    return status;
 }

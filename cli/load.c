@@ -21,6 +21,20 @@ bool cli_is_folder(const char *path)
     return !stat(path, &s) && S_ISDIR(s.st_mode);
 }
 
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat file, other;
+    return !stat(a, &file) && !stat(b, &other) && file.st_ino == other.st_ino && file.st_dev == other.st_dev;
+}
+
+bool cli_is_repeated(const cli_args *args, size_t i)
+{
+    bool found = false;
+    for (size_t k = 0; k < i; k++)
+        found = found || is_same_file(args->words[k], args->words[i]);
+    return found;
+}
+
 /* True if a folder holds a file that ends like a source file. */
 static bool holds_sources(const char *folder)
 {
@@ -41,7 +55,13 @@ static bool is_source_file(const char *word)
 
 bool cli_is_source(const char *word) { return is_source_file(word) || holds_sources(word); }
 
-bool cli_is_binary(const char *word) { return strchr(word, '/') || ends_with(word, ".so") || cli_is_source(word); }
+/* True if the word is a call site, "ns::op(...)", and no file. */
+static bool is_site(const char *word) { return strchr(word, '(') && ends_with(word, ")") && access(word, F_OK); }
+
+bool cli_is_binary(const char *word)
+{
+    return !is_site(word) && (strchr(word, '/') || ends_with(word, ".so") || cli_is_source(word));
+}
 
 size_t cli_count_binaries(const cli_args *args)
 {
@@ -65,9 +85,18 @@ static int load(const char *path, bool shipped)
     return CLI_OK;
 }
 
-/* Builds sources as one library in the user's cache folder. Returns the path of the binary, which the caller frees. NULL: the
- * build failed, and its messages were printed. */
-static char *build(const cli_args *args, const char *const *sources, size_t nsources)
+/* True if a binary was loaded from this file. */
+static bool is_loaded(const char *path)
+{
+    bool found = false;
+    for (size_t i = 0; i < nlibraries; i++)
+        found = found || is_same_file(path, dv_library_path(libraries[i]));
+    return found;
+}
+
+/* Builds sources as one library in the user's cache folder. Returns the path of the binary, and receives its messages; the caller
+ * frees both. NULL: the build failed. */
+static char *build(const cli_args *args, const char *const *sources, size_t nsources, cli_text *output)
 {
     const char *const *options = cli_build_arguments(args);
     size_t n = 3, noptions = 0;
@@ -81,27 +110,29 @@ static char *build(const cli_args *args, const char *const *sources, size_t nsou
     for (size_t i = 0; i < nsources; i++)
         argv[n++] = sources[i];
     argv[n] = NULL;
-    cli_text output = { 0 };
-    const int status = cli_run(argv, NULL, &output);
-    while (output.size && output.data[output.size - 1] == '\n')
-        output.data[--output.size] = 0;
-    char *line = output.size ? strrchr(output.data, '\n') : NULL, *path = NULL; /* the last line is the binary's path */
-    if (!status && output.size)
-        path = cli_format("%s", line ? line + 1 : output.data);
-    if (line && path)
-        *line = 0;
-    if (!path || line)
-        fprintf(stderr, "%s\n", output.data ? output.data : "");
-    cli_text_free(&output);
+    const int status = cli_run(argv, NULL, output);
+    while (output->size && output->data[output->size - 1] == '\n')
+        output->data[--output->size] = 0;
+    char *line = output->size ? strrchr(output->data, '\n') : NULL, *path = NULL; /* the last line is the binary's path */
+    if (!status && output->size)
+        path = cli_format("%s", line ? line + 1 : output->data);
+    if (path)
+        *(line ? line : output->data) = 0;
     free(argv);
     return path;
 }
 
 static int load_sources(const cli_args *args, const char *const *sources, size_t n)
 {
-    char *built = build(args, sources, n);
+    cli_text messages = { 0 };
+    char *built = build(args, sources, n, &messages);
+    const char *text = messages.data ? messages.data : "", *more = n > 1 ? " and the other files were" : " was";
+    if (*text && (built || !cli_json)) /* the answer in JSON has the reason in it */
+        fprintf(stderr, "%s\n", text);
     const int status = built ? load(built, false)
-                             : cli_fail("'%s'%s not built", *sources, n > 1 ? " and the other files were" : " was");
+        : cli_json           ? cli_fail("'%s'%s not built: %s", *sources, more, cli_without_prefix(text))
+                             : cli_fail("'%s'%s not built", *sources, more);
+    cli_text_free(&messages);
     free(built);
     return status;
 }
@@ -111,7 +142,7 @@ const char **cli_one_library(const cli_args *args, size_t n, size_t *nfiles)
     const char **files = cli_alloc(NULL, n + 1, sizeof *files);
     *nfiles = 0;
     for (size_t i = 0; i < n; i++)
-        if (is_source_file(args->words[i]))
+        if (is_source_file(args->words[i]) && !cli_is_repeated(args, i))
             files[(*nfiles)++] = args->words[i];
     if (*nfiles > 1 && cli_is_one_library(files, *nfiles))
         return files;
@@ -127,7 +158,7 @@ int cli_load(const cli_args *args, size_t n, bool names)
     int status = files ? load_sources(args, files, nfiles) : CLI_OK;
     for (size_t i = 0; i < n && !status; i++) {
         const char *const word = args->words[i];
-        if ((names && !cli_is_binary(word)) || (files && is_source_file(word)))
+        if ((names && !cli_is_binary(word)) || (files && is_source_file(word)) || cli_is_repeated(args, i))
             continue;
         status = is_source_file(word) || cli_is_folder(word) ? load_sources(args, &word, 1) : load(word, false);
     }
@@ -164,7 +195,8 @@ void cli_load_shipped(void)
     if (n)
         qsort(names, n, sizeof *names, by_name);
     for (size_t i = 0; i < n; i++) {
-        load(names[i], true);
+        if (!is_loaded(names[i]))
+            load(names[i], true);
         free(names[i]);
     }
     free(names);
@@ -215,7 +247,8 @@ int cli_find_all(const char *word, dv_operator ***out, size_t *n)
     return CLI_OK;
 }
 
-int cli_find_one(const char *word, dv_operator **out)
+/* Finds the operator that a word means. Returns CLI_OK; or CLI_FAILED, with the message printed, if not exactly one is found. */
+static int find_one(const char *word, dv_operator **out)
 {
     dv_operator **found;
     size_t n;
@@ -235,15 +268,28 @@ int cli_find_one(const char *word, dv_operator **out)
     return failed;
 }
 
-int cli_site(const cli_verb *verb, const dv_operator *op, const char *const *words, size_t nwords, dv_site **out)
+int cli_site(const cli_args *args, size_t first, dv_site **out)
 {
+    *out = NULL;
+    if (first >= args->nwords)
+        return cli_usage(args->verb, "expected the name of an operator");
+    const char *word = args->words[first];
+    const size_t size = is_site(word) ? strcspn(word, "(") : strlen(word);
+    char *name = cli_format("%.*s", (int)size, word);
+    dv_operator *op;
     cli_text t = { 0 };
-    cli_addf(&t, "%s(", dv_operator_name(op));
-    for (size_t i = 0; i < nwords; i++)
-        cli_addf(&t, "%s%s", i ? ", " : "", words[i]);
-    cli_adds(&t, ")");
-    const int status = dv_site_parse(t.data, out) ? cli_usage(verb, "%s", dv_last_error()) : CLI_OK;
+    int status = find_one(name, &op);
+    if (!status && word[size] && first + 1 < args->nwords)
+        status = cli_usage(args->verb, "'%s' is a whole call: expected no argument after it", word);
+    if (!status) {
+        cli_addf(&t, "%s%s", dv_operator_name(op), word[size] ? word + size : "(");
+        for (size_t i = first + 1; i < args->nwords; i++)
+            cli_addf(&t, "%s%s", i > first + 1 ? ", " : "", args->words[i]);
+        cli_adds(&t, word[size] ? "" : ")");
+        status = dv_site_parse(t.data, out) ? cli_usage(args->verb, "%s", dv_last_error()) : CLI_OK;
+    }
     cli_text_free(&t);
+    free(name);
     return status;
 }
 

@@ -208,6 +208,12 @@ int cli_fail(const char *format, ...)
     return CLI_FAILED;
 }
 
+const char *cli_without_prefix(const char *message)
+{
+    static const char prefix[] = "dovetail: error: ";
+    return message + (strncmp(message, prefix, sizeof prefix - 1) ? 0 : sizeof prefix - 1);
+}
+
 int cli_usage(const cli_verb *verb, const char *format, ...)
 {
     va_list args;

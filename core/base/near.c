@@ -58,7 +58,7 @@ const char *dv__near_print(const dv__near *near, char *buffer, size_t size)
     size_t used = 0;
     buffer[0] = 0;
     for (size_t i = 0; i < near->n && used < size; i++) {
-        const int n = snprintf(buffer + used, size - used, "%s%s", i ? ", " : "; did you mean ", near->best[i].name);
+        const int n = snprintf(buffer + used, size - used, "%s'%s'", i ? ", " : "; did you mean ", near->best[i].name);
         used += n > 0 ? (size_t)n : 0;
     }
     if (near->n && used < size)

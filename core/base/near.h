@@ -16,7 +16,7 @@ typedef struct dv__near {
 } dv__near;
 void dv__near_add(dv__near *near, const char *name);
 void dv__near_as(dv__near *near, const char *name, const char *shown); /* compared by name; the message has shown */
-/* "; did you mean a, b?" or "" when no name is similar. */
+/* "; did you mean 'a', 'b'?" or "" when no name is similar. */
 const char *dv__near_print(const dv__near *near, char *buffer, size_t size);
 
 #endif

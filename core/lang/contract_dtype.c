@@ -44,7 +44,7 @@ const char *dv__dtype_hint(const char *name, char *buffer, size_t size)
     if (!dv__looks_like_dtype(name) || dv_dtype_named(name))
         return buffer;
     if (row)
-        return snprintf(buffer, size, "; did you mean %s?", row->name), buffer;
+        return snprintf(buffer, size, "; did you mean '%s'?", row->name), buffer;
     for (size_t i = 0; (row = dv_dtype_at(i)); i++)
         if (!strncmp(row->name, name, n) && row->name[n] == '_') /* f8 */
             dv__near_as(&near, name, row->name);

@@ -479,7 +479,7 @@ const char *dv__type_hint(const char *name, char *buffer, size_t size)
     dv__near near = { .wanted = name };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!strcmp(name, others[i][0]))
-            return snprintf(buffer, size, "; did you mean %s?", others[i][1]), buffer;
+            return snprintf(buffer, size, "; did you mean '%s'?", others[i][1]), buffer;
     for (size_t i = 0; i < sizeof base / sizeof *base; i++)
         if (base[i].kind != DV__TYPE_OTHER && !strcmp(base[i].word, base[i].name))
             dv__near_add(&near, base[i].word);

@@ -74,7 +74,7 @@ void dv__float_json(double d, dv__text *to);
 int dv__type_parse(dv__lexer *lx, dv__arena *arena, unsigned *fresh, const dv__type **type, const dv__alias **alias);
 /* (a!) or ! at the current token; *out is NULL when there is none. */
 int dv__alias_parse(dv__lexer *lx, dv__arena *arena, unsigned *fresh, dv__alias **out);
-/* Returns "; did you mean float?" for the name of a type that does not exist, or "". */
+/* Returns "; did you mean 'float'?" for the name of a type that does not exist, or "". */
 const char *dv__type_hint(const char *name, char *buffer, size_t size);
 const dv__type *dv__type_bare(const dv__type *t); /* without ? and [] */
 bool dv__type_is_unknown(const dv__type *t);      /* true for a name in lower case: PyTorch reads it as a type variable */

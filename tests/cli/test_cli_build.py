@@ -553,7 +553,52 @@ def test_a_pipe_among_the_sources(project):
 def test_sources_that_cannot_be(project):
     assert "'no.c': No such file" in project("build", "no.c", code=1).err
     (project.folder / "dir.c").mkdir()
-    assert "'dir.c': expected a file" in project("build", "dir.c", code=1).err
+    assert "files in dir.c includes <dovetail_op.h>" in project("build", "dir.c", code=1).err
+    project("build") # a folder in the folder is no source
+
+
+def test_a_source_that_cannot_be_read(tmp_path, source):
+    """Named, or found in a folder: no verb goes on without it."""
+    for p in (tmp_path, *tmp_path.parents):
+        if p.stat().st_uid == os.getuid() and len(p.parts) > 2:
+            p.chmod(p.stat().st_mode | 0o711)
+    here = Dovetail(tmp_path)
+    here.write("ops/a.c", source), here.write("ops/locked.c", source.replace("DV_LIBRARY(", "// "))
+    (tmp_path / "ops/locked.c").chmod(0)
+    env = {"DOVETAIL_CACHE": "off", "DOVETAIL_PYTHON": ""}
+    for words in (["build", "ops/locked.c", "-o", "/tmp/never.so"], ["build", "ops", "-o", "/tmp/never.so"], ["info", "ops"], ["check", "ops"],
+                  ["check", "ops/locked.c"]):
+        assert "cannot read 'ops/locked.c': Permission denied" in here(*words, code=1, env=env, **as_nobody()).err
+
+
+def test_a_file_named_twice_is_taken_once(project):
+    project("build", "my_ops.c", "./my_ops.c", "-o", "once.so")
+    assert symbols(project.folder / "once.so") == ["dovetail_library_1"]
+    env = {"DOVETAIL_CACHE": str(project.folder / "cache"), "DOVETAIL_PYTHON": ""}
+    assert len(project("info", "--json", "my_ops.c", "./my_ops.c", env=env).json["operators"]) == 2
+    assert project("check", "--only", "binding", "my_ops.c", "./my_ops.c", env=env).out.count("  pass") == 2
+
+
+def test_a_folder_of_two_libraries(dovetail, source):
+    dovetail.write("two/a.c", source), dovetail.write("two/b.c", source.replace("DV_LIBRARY(my_ops", "DV_LIBRARY(other"))
+    assert "'two': its files define several libraries" in dovetail("check", "two", code=1).err
+
+
+def test_a_refused_operator_is_explained_in_each_form(dovetail, source):
+    """The reason is in the JSON document too, and "dovetail: error:" is written once."""
+    dovetail.write("bad.c", source.replace("out[*s]:T; parallel", "out[*s]:double; parallel"))
+    env = {"DOVETAIL_CACHE": str(dovetail.folder / "cache"), "DOVETAIL_PYTHON": ""}
+    reason = "unknown name 'double': no input has such a size or dtype, and the schema no such argument; did you mean 'f64'?"
+    answer = dovetail("info", "--json", "bad.c", code=1, env=env)
+    assert reason in answer.json["error"] and "dovetail: error" not in answer.json["error"]
+    for words in (["check", "--only", "runs", "bad.c"], ["check", "--only", "binding", "bad.c"], ["info", "bad.c"]):
+        answer = dovetail(*words, code=1, env=env)
+        assert reason in answer.out + answer.err and "dovetail: error: dovetail" not in answer.out + answer.err
+
+
+def test_an_unknown_type_of_a_field(project, source):
+    project.write("my_ops.c", source.replace("const dv_tensor *gate, *up;", "const dv_tensor *gate, *up; dv_tensor_list xs;"))
+    assert "Dovetail has no type of this name" in project("build", code=1).err
 
 
 def test_a_failed_build_leaves_the_old_binary(project, source):

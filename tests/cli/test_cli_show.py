@@ -208,6 +208,7 @@ def test_arguments_that_cannot_be(types, word, message):
 
 def test_wrong_numbers_of_arguments(types):
     assert "argument 'x': missing" in types("explain", "types.so", "types::every", code=2).err
+    assert "argument 'x': missing" in types("explain", "types.so", "types::every()", code=2).err
     assert "given twice" in types("explain", "types.so", "types::every", "f32[2]", "x=f32[2]", code=2).err
     assert "there are no more arguments" in types("explain", "types.so", "types::every", *["f32[2]"] + ["default"] * 20, code=2).err
 

@@ -144,7 +144,7 @@ static void test_rows(void **state)
         { "q > 1", "predicate: column 1: unknown name 'q'" },
         { "n > 1; n < 3", "predicate: column 6: expected the end of the predicate, found ';'" },
     }, dtypes[] = {
-        { "f33", "operator my::f: dtypes of a row: column 1: expected a dtype such as f32, found 'f33'; did you mean f32?" },
+        { "f33", "operator my::f: dtypes of a row: column 1: expected a dtype such as f32, found 'f33'; did you mean 'f32'?" },
         { "i32", "column 1: expected a dtype that the contract allows, found 'i32'" },
         { "Q=f32", "column 1: expected a dtype variable of the contract, found 'Q'" },
         { "T=", "column 3: expected a dtype such as f32, found ''" },

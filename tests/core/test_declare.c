@@ -210,7 +210,7 @@ static const struct bad {
         "field 'x' is neither an argument nor a result" },
     { OP(struct counted, (x, n, out), .schema = "f(Tensor x, int num) -> Tensor out"), DV_ESCHEMA, "field 'n' is neither" },
     { OP(struct keyword, (x, default_, out_), .schema = "f(Tensor x, int defaults) -> Tensor"), DV_ESCHEMA,
-        "did you mean defaults?" },
+        "did you mean 'defaults'?" },
     { OP(struct unary, (x, x, out), .schema = S), DV_ESCHEMA, "field 'x' is listed twice" },
     { OP(struct counted, (x, n, out), .schema = "f(Tensor x, float n) -> Tensor out"), DV_ESCHEMA,
         "field 'n' is 'int64_t' but argument 'n' of type float needs 'double'" },
@@ -436,7 +436,7 @@ static void test_formulas(void **state)
     assert_int_equal(dv_library_define(elsewhere, "hh(Tensor x) -> Tensor", NULL, NULL), DV_OK);
     assert_int_equal(dv_load_static(&decl, &lib), DV_ENOENT); /* the namespace is there, the operator is not */
     assert_non_null(strstr(
-        dv_last_error(), "operator decl::f: native: column 1: operator elsewhere::h not found; did you mean elsewhere::hh?"));
+        dv_last_error(), "operator decl::f: native: column 1: operator elsewhere::h not found; did you mean 'elsewhere::hh'?"));
     assert_int_equal(dv_library_define(elsewhere, "h(Tensor x, int n) -> Tensor", NULL, NULL), DV_OK);
     assert_int_equal(dv_load_static(&decl, &lib), DV_ESCHEMA);
     assert_non_null(strstr(dv_last_error(), "argument 'n' is missing: elsewhere::h(Tensor x, int n) -> Tensor"));

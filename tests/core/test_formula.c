@@ -62,7 +62,7 @@ static int lookup(void *user, const char *name, size_t i, const dv__schema **out
     (void)user;
     *out = NULL;
     if (!strcmp(name, "forbidden"))
-        return dv_fail(DV_ENOENT, "no operator 'forbidden'; did you mean forgiven?");
+        return dv_fail(DV_ENOENT, "no operator 'forbidden'; did you mean 'forgiven'?");
     for (size_t k = 0; k < N; k++)
         if (!strcmp(schemas[k]->name, name) && !i--) {
             *out = schemas[k];
@@ -236,7 +236,7 @@ static const struct bad {
     { NATIVE, XY, "silu(three(x))", "is Tensor, found 3 results" },
     { NATIVE, XY, "silu(nothing(x))", "is Tensor, found no result" },
     { NATIVE, XY, "writes(x)", "my::writes writes its argument 'x'; a formula may only call operators that write nothing" },
-    { NATIVE, XY, "forbidden(x)", "column 1: no operator 'forbidden'; did you mean forgiven?" },
+    { NATIVE, XY, "forbidden(x)", "column 1: no operator 'forbidden'; did you mean 'forgiven'?" },
     { NATIVE, XY, "cat(dim=0, [x])", "a positional argument may not follow a named one" },
     { NATIVE, XY, "cat([x, 1])", "is Tensor[], found [Tensor, int]" },
     { NATIVE, XY, "pool(x, [1, 2, 3])", "is int[2], found [int, int, int]" },

@@ -354,9 +354,9 @@ static void test_names(void **state)
     static const struct {
         const char *name, *message;
     } rows[] = {
-        { "scale", "operator scale not found: expected 'ns::name'; did you mean lib_a::scale?" },
+        { "scale", "operator scale not found: expected 'ns::name'; did you mean 'lib_a::scale'?" },
         { "lib_b::scale", "no library of namespace lib_b is loaded; namespaces: lib_a" },
-        { "lib_a::scal", "operator lib_a::scal not found; did you mean lib_a::scale?" },
+        { "lib_a::scal", "operator lib_a::scal not found; did you mean 'lib_a::scale'?" },
         { "lib_a::scale.out", "operator lib_a::scale has no overload 'out'; there are: the default one" },
         { "lib_a::zzzzzzzzz", "operator lib_a::zzzzzzzzz not found" },
         { "", "operator  not found: expected 'ns::name'" },
@@ -564,7 +564,7 @@ static void test_failing_file(void **state)
     assert_ok(dv__find_base("silu", &op));
     dv_operator_unref(op);
     assert_int_equal(dv__find_base("silly", &op), DV_ENOENT);
-    assert_message("operator base::silly not found; did you mean base::silu");
+    assert_message("operator base::silly not found; did you mean 'base::silu'");
     failing_each(load_file, BUILD_DIR "/ops/swiglu.so");
 }
 

@@ -326,8 +326,9 @@ int64_t dv__axis_from(int64_t dim, int64_t rank); /* counted from 0; 0 where it 
 int dv__fault_raise(const dv__run *r, const dv__fault *fault);
 /* contract_dtype.c */
 bool dv__dtype_lookup(const char *name, uint32_t *key);
-bool dv__looks_like_dtype(const char *name);                             /* f31, float32: too much for the name of a variable */
-const char *dv__dtype_hint(const char *name, char *buffer, size_t size); /* "; did you mean 'f32'?"; "": it is one, or unlike one */
+bool dv__looks_like_dtype(const char *name); /* f31, float32: too much for the name of a variable */
+const char *dv__dtype_hint(
+    const char *name, char *buffer, size_t size); /* "; did you mean 'f32'?"; "": it is one, or unlike one */
 /* torch.result_type; 0: the operands do not promote. tried: how many operands were visited. */
 uint32_t dv__promote(const uint32_t *keys, const int64_t *sorts, uint32_t n, uint32_t *tried);
 uint32_t dv__accumulate(uint32_t key);

@@ -52,6 +52,6 @@ python() {
     run -E LD_LIBRARY_PATH="$sysroot/usr/lib/aarch64-linux-gnu:$sysroot/lib/aarch64-linux-gnu" -E PYTHONHOME="$sysroot/usr" \
         -E PYTHONPATH="$work/site:$sysroot/numpy" "$sysroot/usr/bin/python3.11" "$@"
 }
-python tools/aarch64_calls.py "$work/aarch64.json"
-.venv/bin/python tools/aarch64_calls.py "$work/here.json"
-.venv/bin/python tools/aarch64_calls.py "$work/aarch64.json" "$work/here.json" | expect "the wheel's operators, with this machine's results" " operators: the same"
+python tools/shipped_calls.py "$work/aarch64.json"
+.venv/bin/python tools/shipped_calls.py "$work/here.json"
+.venv/bin/python tools/shipped_calls.py --compare "$work/aarch64.json" "$work/here.json" | expect "the wheel's operators, with this machine's results" " operators: the same"

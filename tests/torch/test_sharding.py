@@ -426,6 +426,28 @@ def out_of_another_shape(mesh, P):
 
 
 @check
+def results_that_may_be_none(mesh, P):
+    """Called by hand, and by autograd; in a compiled graph too. A None stays None."""
+    x, weight, bias = torch.randn(2, 4, 6, requires_grad=True), torch.randn(4, 3, requires_grad=True), torch.randn(4, requires_grad=True)
+    f, backward = torch.ops.dovetail.causal_conv1d, torch.ops.dovetail.causal_conv1d_backward
+    for given in ((x, weight), (x, weight, bias), (x, weight, None, torch.randn(2, 4, 2, requires_grad=True))):
+        tensors = [t for t in given if t is not None]
+        for placement in (P.Shard(0), P.Replicate()):
+            placed = iter(shards(mesh, tensors, [placement] + [P.Replicate()] * (len(tensors) - 1)))
+            there = [None if t is None else next(placed) for t in given]
+            grad = torch.randn(2, 4, 6)
+            expected, found = backward(grad, *given), backward(shards(mesh, [grad], [placement])[0], *there)
+            assert [t is None for t in expected] == [t is None for t in found]
+            for e, g in zip(expected, found):
+                assert e is None or torch.testing.assert_close(g.full_tensor(), e) is None
+            call = f if placement == P.Shard(0) else torch.compile(f, backend="aot_eager", fullgraph=True)
+            expected = torch.autograd.grad(f(*given).square().sum(), tensors)
+            found = torch.autograd.grad(call(*there).square().sum(), [t for t in there if t is not None])
+            for e, g in zip(expected, found):
+                torch.testing.assert_close(g.full_tensor(), e)
+
+
+@check
 def compiled(mesh, P):
     """Graphs contain the operators themselves."""
     graphs = []
@@ -466,7 +488,7 @@ def main(size, store, binary):
     """The ranks are forks: what they import is imported once. When one fails the others are ended."""
     import dovetail
     from dovetail.torch import register
-    names = [n for n in ("swiglu", "rms_norm", "add_rms_norm", "rotary_embedding") if getattr(dovetail.ops, n)]
+    names = [n for n in ("swiglu", "rms_norm", "add_rms_norm", "rotary_embedding", "causal_conv1d") if getattr(dovetail.ops, n)]
     library = dovetail.load(binary)
     register(library)
     assert "torch.distributed.tensor" not in sys.modules and names

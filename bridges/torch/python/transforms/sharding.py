@@ -6,8 +6,8 @@ for an operator written in Python nothing else is known to be. Written arguments
 
 DTensor does not move keyword arguments and does not see lists among them. For an operator whose name ends in "_" it returns the first
 argument. In torch 2.10 it refuses operators that return nothing. So an operator with keyword-only tensors or lists, with out=, without
-results, or with a result that is an argument is called through a positional form, `dovetail_dtensor::ns_name_positional`: all arguments by
-position, new tensors as results (an empty one where there is none), and the operator itself as its kernel.
+results, or with a result that is an argument or may be None is called through a positional form, `dovetail_dtensor::ns_name_positional`: all
+arguments by position, new tensors as results (an empty one where there is none), and the operator itself as its kernel.
 
 This module never imports torch.distributed.tensor; strategies are registered when a program imports it.
 """
@@ -28,7 +28,7 @@ _waiting = []  # strategies
 
 def install(operator):
     """Registers the strategies of a declared operator and of its out= overload. Returns them for retire()."""
-    if operator.returns and not all(isinstance(r.type, torch.TensorType) for r in operator.returns):
+    if not all(map(_is_tensor, operator.overload._schema.returns)):
         return []  # DTensor has no place for numbers and lists
     strategies = [_Strategy(operator.overload, operator)]
     if operator.out and not operator.out.lists:
@@ -38,8 +38,7 @@ def install(operator):
 
 def install_python(overload):
     """Registers the strategy of an operator written in Python. Returns it for retire()."""
-    returns = overload._schema.returns
-    return _register_later([_Strategy(overload)] if all(isinstance(r.type, torch.TensorType) for r in returns) else [])
+    return _register_later([_Strategy(overload)] if all(map(_is_tensor, overload._schema.returns)) else [])
 
 
 def retire(strategies):
@@ -49,6 +48,12 @@ def retire(strategies):
             _waiting.remove(strategy)
         elif _MODULE in sys.modules and _torch:
             strategy.remove()
+
+
+def _is_tensor(result):
+    """True for a returned Tensor or Tensor?."""
+    kind = result.type.getElementType() if isinstance(result.type, torch.OptionalType) else result.type
+    return isinstance(kind, torch.TensorType)
 
 
 def _register_later(strategies):
@@ -78,9 +83,12 @@ class _Strategy(Schema):
         self.is_random = torch.Tag.nondeterministic_seeded in overload.tags or "Generator" in str(schema)
         keyword = any(a.kwarg_only and ("Tensor" in str(a.type) or "List" in str(a.type)) for a in self.arguments)
         self.fresh = [i for i, alias in enumerate(self.alias) if alias is None]  # results that are new tensors
-        self.needs_positional = keyword or self.is_random or len(self.fresh) < len(self.alias) or not self.fresh or schema.name.endswith("_")
+        optional = any(isinstance(r.type, torch.OptionalType) for r in schema.returns)
+        self.needs_positional = (keyword or optional or self.is_random or len(self.fresh) < len(self.alias) or not self.fresh or
+                                 schema.name.endswith("_"))
         self.generators = [i for i, a in enumerate(self.arguments) if "Generator" in str(a.type)]
-        self.now = threading.local()  # .generators: those of the current call, which DTensor's cache could not hold
+        # Of the current call: .generators, which DTensor's cache could not hold; .absent, for each new tensor whether it is None.
+        self.now = threading.local()
         self.library = self.positional = None
 
     def register(self):
@@ -126,9 +134,10 @@ class _Strategy(Schema):
             self.define()
         values = self.bind(args, kwargs)
         with private.operators._AutoDispatchBelowAutograd(), self.randomness(values):
-            self.now.generators = [values[i] for i in self.generators]
+            self.now.generators, self.now.absent = [values[i] for i in self.generators], [False for _ in self.fresh]
             fresh = self.positional(*(v for i, v in enumerate(values) if i not in self.generators))
-        fresh = iter((fresh,) if isinstance(fresh, torch.Tensor) else fresh or ())
+        fresh = (fresh,) if isinstance(fresh, torch.Tensor) else fresh or ()
+        fresh = iter([None if absent else x for x, absent in zip(fresh, self.now.absent)])
         return self.returned([next(fresh) if alias is None else values[alias] for alias in self.alias])
 
     def define(self):
@@ -144,10 +153,11 @@ class _Strategy(Schema):
             for i, generator in zip(self.generators, self.now.generators):
                 values.insert(i, generator)
             made = self.call(values)
-            if not self.fresh:
-                return next(x for v in values for x in _leaves(v) if isinstance(x, torch.Tensor)).new_empty(0)
             made = (made,) if len(self.alias) == 1 else made
-            return self.returned([made[i] for i in self.fresh])
+            made = [made[i] for i in self.fresh]
+            self.now.absent = [x is None for x in made]
+            empty = next(x for v in values for x in _leaves(v) if isinstance(x, torch.Tensor)).new_empty(0)
+            return self.returned([empty if x is None else x for x in made or [None]])
 
         def traced(mode, /, *values):
             with mode:
@@ -197,7 +207,7 @@ class _Strategy(Schema):
         from torch.distributed.tensor import Replicate
         rows = []
         for outs, ins in self.placements(given):
-            rows.append(([outs[i] for i in self.fresh] or [Replicate()]) + [ins[slot] if isinstance(x, _torch.OpStrategy) else None for slot, x in specs])
+            rows.append(([outs[i] or Replicate() for i in self.fresh] or [Replicate()]) + [ins[slot] if isinstance(x, _torch.OpStrategy) else None for slot, x in specs])
         found = _torch.expand_to_full_mesh_op_strategy(tensors[0][1].mesh, schema, rows, input_index=len(schema.op._schema.returns))
         stay = [(i, slot, now) for i, (slot, now) in enumerate(tensors) if slot in self.writes]
         fitting = [s for s in found.strategies if all(s.input_specs[i].placements == now.placements for i, _, now in stay)]

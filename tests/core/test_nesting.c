@@ -82,7 +82,18 @@ DV_OPERATOR(under, struct rec, (x, n, out), .schema = "under(Tensor x, int n) ->
 DV_OPERATOR(composed, struct rec, (x, n, out), .schema = "composed(Tensor x, int n) -> Tensor out",
     .contract = "x[*s]:T -> out[*s]:T", .native = "under(x, n)");
 
-DV_LIBRARY(tn, &dv_op_rec, &dv_op_ping, &dv_op_pong, &dv_op_loop, &dv_op_under, &dv_op_composed);
+/* Operator that calls itself, with 100 KiB of local variables in each call. */
+static int large_run(dv_context *c, const struct rec *a)
+{
+    volatile char block[100 << 10];
+    struct rec q = { a->x, a->n - 1, a->out };
+    block[0] = block[sizeof block - 1] = 0;
+    return a->n ? DV_CALL(c, "tn::large", struct rec, (x, n, out), &q) + block[0] : block[0];
+}
+DV_OPERATOR(large, struct rec, (x, n, out), .schema = "large(Tensor x, int n) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T",
+    .kernels = DV_KERNELS(DV_KERNEL(struct rec, "cpu", "f32", large_run)));
+
+DV_LIBRARY(tn, &dv_op_rec, &dv_op_ping, &dv_op_pong, &dv_op_loop, &dv_op_under, &dv_op_composed, &dv_op_large);
 
 static int64_t four[] = { 4 }, one[] = { 1 };
 static int call(const char *name, int64_t n)
@@ -168,6 +179,30 @@ static void stacks_of_any_size(void **state)
     }
 }
 
+static void *large_in_thread(void *unused)
+{
+    (void)unused;
+    for (int round = 0; round < 2; round++)
+        if (call("tn::large", 0) || call("tn::large", -1) != DV_ELIMIT || !is_limit(dv_last_error()))
+            fail_msg("%s", dv_last_error());
+    return NULL;
+}
+
+/* A kernel with large local variables that calls its operator: the limit is what its calls took, not a constant. */
+static void large_local_variables(void **state)
+{
+    (void)state;
+    for (size_t kib = DV__SANITIZED ? 1024 : 192; kib <= 16384; kib += kib / 7) {
+        pthread_t thread;
+        pthread_attr_t attributes;
+        assert_int_equal(pthread_attr_init(&attributes), 0);
+        assert_int_equal(pthread_attr_setstacksize(&attributes, kib / 4 * 4 << 10), 0);
+        assert_int_equal(pthread_create(&thread, &attributes, large_in_thread, NULL), 0);
+        pthread_join(thread, NULL);
+        pthread_attr_destroy(&attributes);
+    }
+}
+
 static void gradients(void **state)
 {
     (void)state;
@@ -195,6 +230,7 @@ int main(void)
         cmocka_unit_test(without_end),
         cmocka_unit_test(a_few_are_fine),
         cmocka_unit_test(stacks_of_any_size),
+        cmocka_unit_test(large_local_variables),
         cmocka_unit_test(gradients),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

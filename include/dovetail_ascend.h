@@ -88,16 +88,16 @@ static inline int dv__ascendc(dv_context *ctx, const char *name, void (*launcher
         return dv__ascendc(ctx, #LAUNCHER, (void (*)(void))LAUNCHER);    \
     }
 
-#define DV_ASCENDC(DTYPES, LAUNCHER, BLOCKS, LIST, ...)       \
-    &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl),  \
-        .name = #LAUNCHER "(" DV__TEXT(BLOCKS) ", " LIST ")", \
-        .device = "npu",                                      \
-        .dtypes = DTYPES,                                     \
-        .run = dv__launch_##LAUNCHER,                         \
-        .flags = DV_KERNEL_LIST,                              \
+#define DV_ASCENDC(DTYPES, LAUNCHER, BLOCKS, LIST, ...)              \
+    &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl),         \
+        .name = #LAUNCHER "(" DV__LAUNCH_TEXT(BLOCKS) ", " LIST ")", \
+        .device = "npu",                                             \
+        .dtypes = DTYPES,                                            \
+        .run = dv__launch_##LAUNCHER,                                \
+        .flags = DV_KERNEL_LIST,                                     \
         __VA_ARGS__ }
-#define DV__TEXT(X) DV__TEXT_(X)
-#define DV__TEXT_(X) #X
+#define DV__LAUNCH_TEXT(X) DV__LAUNCH_TEXT_(X)
+#define DV__LAUNCH_TEXT_(X) #X
 
 /* ---- For programs and bridges: libdovetail_ascend ----------------------------------------------------------------------- */
 

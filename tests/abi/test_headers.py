@@ -45,6 +45,16 @@ def test_alone(tmp_path, compiler, flags, header):
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_all_together(tmp_path, compiler):
+    """In C, in the order of their names and in the reverse order; dovetail_elementwise.h is for C alone."""
+    headers = sorted(path.name for path in INCLUDE.glob("*.h"))
+    for order in (headers, headers[::-1]):
+        r = compile_text(tmp_path, compiler, ["-std=c11", *(w for w in WARNINGS if w != "-Wpedantic")],
+                         "".join(f"#include <{h}>\n" for h in order) + "int t(void);\n")
+        assert r.returncode == 0, r.stderr
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_dialects(tmp_path, compiler):
     """An operator file compiles in every C dialect from C11 on."""
     text = ("#include <dovetail_op.h>\nstruct s { const dv_tensor *x; dv_tensor *out; };\n"

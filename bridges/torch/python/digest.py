@@ -15,6 +15,7 @@ from .. import _core
 
 # Modules whose contents change only with their version, which is in the key.
 _FIXED = {"torch", "numpy", "dovetail", "builtins", *sys.stdlib_module_names} - {"__main__"}
+_BUILTIN = (bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset)
 _MAX_BYTES = 1 << 22  # of a tensor or an array
 
 
@@ -53,12 +54,8 @@ class _Digest:
     def parts(self, value):
         if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format, types.EllipsisType, range, slice)):
             return repr(value)
-        if isinstance(value, (tuple, list)):
-            return self.all(value)
-        if isinstance(value, dict):
-            return ", ".join(f"{self.of(k)}: {self.of(v)}" for k, v in value.items())
-        if isinstance(value, (set, frozenset)):
-            return ", ".join(sorted(_Digest(self.operator).of(v) for v in value))
+        if type(value) in _BUILTIN:
+            return self.contents(value)
         if isinstance(value, types.CodeType):
             return self.all((value.co_name, value.co_code, value.co_consts, value.co_names, value.co_varnames, value.co_freevars, value.co_flags))
         if isinstance(value, types.FunctionType):
@@ -89,9 +86,26 @@ class _Digest:
             return self.tensor(value)
         if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
             return f"{value.dtype} {value.shape} {self.data(value.nbytes, value.tobytes)}"
-        if isinstance(getattr(value, "__dict__", None), dict) and not _is_fixed(type(value).__module__) and type(value).__reduce__ is object.__reduce__:
-            return self.all((type(value), vars(value)))
+        if isinstance(value, _BUILTIN):
+            return f"{self.contents(value)} {self.instance(value)}"
+        if isinstance(getattr(value, "__dict__", None), dict) and not _is_fixed(type(value).__module__) and not _has_hidden_state(value):
+            return self.instance(value)
         raise Unknown(f"{type(value).__module__}.{type(value).__qualname__}")
+
+    def contents(self, value):
+        """Returns the text for a value of a built-in type, or for the part of an instance of a subclass that is of this type."""
+        if isinstance(value, (tuple, list)):
+            return self.all(tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value))
+        if isinstance(value, dict):
+            return ", ".join(f"{self.of(k)}: {self.of(v)}" for k, v in dict.items(value))
+        if isinstance(value, (set, frozenset)):
+            return ", ".join(sorted(_Digest(self.operator).of(v) for v in value))
+        return next(base.__repr__(value) for base in _BUILTIN if isinstance(value, base))
+
+    def instance(self, value):
+        """Returns the text for an instance's class and attributes, those in slots and in members of a C class included."""
+        members = {n for cls in type(value).__mro__ for n, v in vars(cls).items() if inspect.ismemberdescriptor(v)}
+        return self.all((type(value), getattr(value, "__dict__", None), {n: getattr(value, n) for n in sorted(members) if hasattr(value, n)}))
 
     def function(self, f):
         if _is_fixed(f.__module__):
@@ -129,6 +143,18 @@ class _Digest:
         if size > _MAX_BYTES:
             raise Unknown(f"{size} bytes of numbers")
         return hashlib.sha256(read()).hexdigest()
+
+
+def _has_hidden_state(value):
+    """True if an instance may have a state beside its attributes: its class has its own rules for pickle, or pickle refuses it."""
+    cls = type(value)
+    if cls.__reduce__ is not object.__reduce__ or cls.__reduce_ex__ is not object.__reduce_ex__ or cls.__getstate__ is not object.__getstate__:
+        return True
+    try:
+        object.__reduce_ex__(value, 2)
+    except Exception:
+        return True
+    return False
 
 
 def _contents(cell):

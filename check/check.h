@@ -318,6 +318,8 @@ void check_set_count(check_case *c, size_t list, uint32_t n); /* how many tensor
 bool check_is_placed(const check_tensor *t);
 /* Returns element i of a tensor for which check_is_placed() is true. */
 double check_placed(const check_tensor *t, uint64_t seed, int64_t i);
+/* Returns element j of a permutation of 0 to n - 1; the seed gives the offset. */
+int64_t check_permuted(int64_t n, int64_t j, uint64_t seed);
 /* Sets the upper bound of each tensor with a span to the size that the span names. */
 void check_follow_spans(check_case *c);
 /* Turns an integer tensor into indices below a size of the case that is larger than high + 1. turn selects one of several such
@@ -813,9 +815,21 @@ void check_overlaps(check_job *job, const check_case *drawn);
 /* Checks that the same call in wider dtypes gives the same numbers up to rounding (property values; dtypes.c). Also checks that a
  * call in f64 is more precise than one in f32. */
 void check_other_dtypes(check_job *job, const check_case *c);
+/* Copies a case to `out` with one element of one tensor that is NaN or an infinity, or all -infinity; false: there is none, or
+ * the case is large (property_values.c). The others are near 0: an infinity times what one row rounds to 0 and another does not
+ * may be either. Where tensors have one element each, every second case has infinities in all: there is no sum whose order
+ * matters. */
+bool check_with_lone_special(const check_op *op, const check_case *c, check_case *out);
 /* Checks that results depend on each argument that may have another value, and on more than a tensor's first element (property
  * values; depends.c). */
 void check_dependence(check_job *job, const check_case *c);
+/* Checks that the kernel treats a dim of one size as it treats the dim at smaller and larger sizes (property values; sizes.c). */
+void check_sizes(check_job *job, const check_case *c);
+/* Copies a case to *c with another size of a name; axis: of a run. *size: the wanted size, then the nearest one that the contract
+ * allows. axes: receives the dim of each tensor that has the size; -1: none; -2: it changes in another way. False: the contract
+ * refuses it (property_parallel.c). */
+bool check_resize(
+    const check_op *op, const check_case *whole, const check_name *name, int32_t axis, int64_t *size, check_case *c, int *axes);
 
 /* ---- Containment (contain.c) --------------------------------------------------------------------------------------------- */
 

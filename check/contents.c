@@ -38,8 +38,7 @@ static double offset_at(const check_tensor *t, uint64_t seed, int64_t row, int64
     return t->low + floor(span * x);
 }
 
-/* Returns element j of a permutation of 0 to n - 1; the seed gives the offset. */
-static int64_t permuted(int64_t n, int64_t j, uint64_t seed)
+int64_t check_permuted(int64_t n, int64_t j, uint64_t seed)
 {
     int64_t step = n * 5 / 8 | 1, a, b;
     do { /* the next step that has no factor in common with n */
@@ -62,7 +61,7 @@ double check_placed(const check_tensor *t, uint64_t seed, int64_t i)
 {
     const int64_t n = t->ndim ? t->shape[t->ndim - 1] : 1, row = i / n, j = i % n;
     if (t->fill == CHECK_PERMUTED)
-        return fmin(t->low + (double)permuted(n, j, seed), t->high);
+        return fmin(t->low + (double)check_permuted(n, j, seed), t->high);
     if (t->fill == CHECK_LENGTHS)
         return offset_at(t, seed, row, j + 1, n + 1) - offset_at(t, seed, row, j, n + 1);
     return offset_at(t, seed, row, j, n);

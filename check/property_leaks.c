@@ -22,7 +22,8 @@ enum {
     LARGEST = 4096,
     MOST_KEPT = 16,
     MOST_LARGE = 40000, /* elements of a large case, and how many of these */
-    MANY_LARGE = 12
+    MANY_LARGE = 12,
+    STEP = 4 /* by which a case may be larger than those that were quick: a kernel may be quadratic */
 };
 static const double SECONDS = 0.02;   /* for the calls of a case */
 static const double MOST_SECONDS = 1; /* for its allocations that fail */
@@ -156,12 +157,32 @@ static void call_forbidden(check_job *job, const check_case *c)
         check_growth(job, &p, 0);
 }
 
+/* Makes a call in which one element is NaN or an infinity, which may take another way through the kernel, and repeats it if it
+ * holds more than before. */
+static void call_with_lone_special(check_job *job, const check_case *c)
+{
+    static check_case lone;
+    static check_call call;
+    static check_plain p;
+    static uint32_t nkept;
+    if (!check_with_lone_special(job->op, c, &lone))
+        return;
+    check_in_hand(job, &lone);
+    call = (check_call){ .op = job->op, .row = job->row, .poison = 0xa5 };
+    const size_t before = check_heap_kept();
+    check_call_run(&call, &lone);
+    if (check_heap_kept() > before && nkept++ < MOST_KEPT && check_plain_make(&p, job->op, job->row, &lone))
+        check_growth(job, &p, 0);
+    if (job->result->outcome == CHECK_PASS)
+        check_in_hand(job, c);
+}
+
 static void attempt(check_job *job, const check_case *c)
 {
     static check_call call;
     static check_plain p;
     enum { FORBIDDEN = 3 };
-    static uint32_t counted[WAYS], nkept, nlarge, nforbidden; /* cases */
+    static uint32_t counted[WAYS], nkept, nlarge, nheavy, nforbidden; /* cases */
     const bool again = !job->result->cases;
     if (c->broken) { /* one with forbidden contents, made smaller */
         if (check_judge(job->op, c) == CHECK_UNFIT)
@@ -169,26 +190,38 @@ static void attempt(check_job *job, const check_case *c)
         return;
     }
     if (check_case_largest(c) > LARGEST && !again) {
-        if (check_case_largest(c) <= MOST_LARGE && nlarge++ < MANY_LARGE && check_plain_make(&p, job->op, job->row, c) &&
-            holds_more(&p) && nkept++ < MOST_KEPT)
+        static int64_t quick = LARGEST; /* the most elements with which a call was quick */
+        const double begin = used();
+        const int64_t n = check_case_largest(c);
+        if (n > MOST_LARGE || n > STEP * quick || nlarge++ >= MANY_LARGE || !check_plain_make(&p, job->op, job->row, c))
+            return;
+        if (holds_more(&p) && nkept++ < MOST_KEPT)
             check_growth(job, &p, 0);
+        if (used() - begin < SECONDS && n > quick)
+            quick = n;
         return;
     }
     call = (check_call){ .op = job->op, .row = job->row, .poison = 0xa5 };
     const double begin = used();
     const size_t before = check_heap_kept();
     check_call_run(&call, c); /* what crashes, crashes here */
-    const bool slow = used() - begin > SECONDS, kept = check_heap_kept() > before && nkept++ < MOST_KEPT;
+    const bool slow = used() - begin > SECONDS,
+               heavy = used() - begin > SECONDS / 16 && nheavy++<WARM, kept = check_heap_kept()> before && nkept++ < MOST_KEPT;
     if (call.not_this_row) {
         job->result->cases--;
         return;
     }
     if (call.status)
         check_refused(job);
+    if (!slow && !again)
+        call_with_lone_special(job, c);
+    if (job->result->outcome != CHECK_PASS)
+        return;
     const uint32_t way = way_of(c, call.status);
     if (slow)
         check_left_out(job, "calls that take longer than 20 ms, which were not repeated");
-    if (slow || (counted[way] > !way && !again && !kept) || !check_plain_make(&p, job->op, job->row, c))
+    if (slow || (heavy && !kept && !again) || (counted[way] > !way && !again && !kept) ||
+        !check_plain_make(&p, job->op, job->row, c))
         return;
     counted[way]++;
     check_growth(job, &p, 0);

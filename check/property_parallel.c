@@ -267,27 +267,39 @@ static int cut_dim(
     return axis;
 }
 
+bool check_resize(
+    const check_op *op, const check_case *whole, const check_name *name, int32_t axis, int64_t *size, check_case *c, int *axes)
+{
+    *c = *whole;
+    int64_t *const resized = check_name_size(name, c) + axis;
+    const cutter k = { .op = op, .c = whole, .size = *resized };
+    *resized = *size;
+    if (!check_fit(op, c, whole, NULL) || c->ntensors != whole->ntensors)
+        return false;
+    *size = *resized;
+    for (size_t i = 0; i < c->nargs; i++)
+        if (c->args[i].type == DV_VALUE_INT && c->args[i].as.i != whole->args[i].as.i)
+            return false;
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const check_tensor *from = &whole->tensors[i], *t = &c->tensors[i];
+        axes[i] = t->present ? cut_dim(&k, *size, from->ndim, from->shape, t->ndim, t->shape) : NOT_CUT;
+        if (t->present != from->present)
+            return false;
+    }
+    return true;
+}
+
 /* The axes of tensors, by the case that check_fit() makes of a part; false: it cannot be said, or no tensor is cut. */
 static bool axes_of_part(const cutter *k, int64_t part, int *axes)
 {
     static check_case c;
-    bool any = false;
-    c = *k->c;
-    int64_t *size = check_name_size(k->name, &c) + k->axis;
-    *size = part;
-    if (!check_fit(k->op, &c, k->c, NULL) || *size != part || c.ntensors != k->c->ntensors)
-        return false;
-    for (size_t i = 0; i < c.nargs; i++)
-        if (c.args[i].type == DV_VALUE_INT && c.args[i].as.i != k->c->args[i].as.i)
-            return false;
-    for (size_t i = 0; i < c.ntensors; i++) {
-        const check_tensor *whole = &k->c->tensors[i], *t = &c.tensors[i];
-        axes[i] = t->present ? cut_dim(k, part, whole->ndim, whole->shape, t->ndim, t->shape) : NOT_CUT;
+    int64_t size = part;
+    bool any = false, sure = check_resize(k->op, k->c, k->name, k->axis, &size, &c, axes) && size == part;
+    for (size_t i = 0; i < k->c->ntensors && sure; i++) {
         any |= axes[i] >= 0;
-        if (axes[i] == UNSURE || t->present != whole->present)
-            return false;
+        sure = axes[i] != UNSURE;
     }
-    return any;
+    return any && sure;
 }
 
 static bool find_axes(cutter *k)

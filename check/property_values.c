@@ -797,10 +797,7 @@ static void measure(const comparison *m)
 
 static uint32_t compared; /* of this child's cases: those in which elements were compared with an opinion */
 
-/* The same case with one element of one tensor that is NaN or an infinity, or all -infinity; false: there is none, or the case is
- * large. The others are near 0: an infinity times what one row rounds to 0 and another does not may be either. Where tensors have
- * one element each, every second case has infinities in all: there is no sum whose order matters. */
-static bool with_lone_special(const check_job *job, const check_case *c, check_case *out)
+bool check_with_lone_special(const check_op *op, const check_case *c, check_case *out)
 {
     enum { LARGEST = 256, NEAR = 2 };
     const bool one = c->number % 2 || check_case_largest(c) > 1, lowest = c->number % 4 == 3;
@@ -824,7 +821,7 @@ static bool with_lone_special(const check_job *job, const check_case *c, check_c
         t->fill = !one ? CHECK_INFINITE : lowest ? CHECK_LOWEST : CHECK_SPECIAL;
         out->seed = c->seed / (4 * CHECK_LONE_WAYS) * (4 * CHECK_LONE_WAYS) + turn % CHECK_LONE_WAYS * 4 + CHECK_LONE - i;
     }
-    return any && (!job->op->looks_inside || check_accepts(job->op, out));
+    return any && (!op->looks_inside || check_accepts(op, out));
 }
 
 /* A boolean that is neither 0 nor 1: hosts add it, or compare it with 1. */
@@ -886,6 +883,8 @@ static void attempt_case(check_job *job, const check_case *given)
             check_dependence(job, c);
         if (job->result->outcome == CHECK_PASS)
             check_other_dtypes(job, c);
+        if (job->result->outcome == CHECK_PASS)
+            check_sizes(job, c);
     }
     compared += m.n && found.size;
     if (m.n && no_reference)
@@ -898,7 +897,8 @@ static void attempt(check_job *job, const check_case *given)
     const uint32_t cases = job->result->cases; /* 0: it is being made smaller */
     attempt_case(job, given);
     const uint32_t refused = job->result->refused;
-    if (!cases || job->result->outcome != CHECK_PASS || job->result->cases != cases || !with_lone_special(job, given, &lone))
+    if (!cases || job->result->outcome != CHECK_PASS || job->result->cases != cases ||
+        !check_with_lone_special(job->op, given, &lone))
         return;
     check_in_hand(job, &lone);
     attempt_case(job, &lone);

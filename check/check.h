@@ -402,7 +402,7 @@ typedef struct check_call {
     size_t deep;                /* so many bytes of the stack are filled, and how many of them change is told */
     int error;                  /* errno before the kernel */
     bool identity;              /* square matrices of real numbers are 1 on the diagonal and 0 elsewhere */
-    size_t replaced;            /* 1 + a tensor whose elements are others; 0: none */
+    size_t replaced;            /* 1 + a tensor whose elements are others, if check_can_replace(); 0: none */
     bool but_first;             /* except its first element */
     double moved;               /* the elements of real numbers are changed by this relative amount, up or down */
     const check_case *contents; /* the case whose elements the tensors have, in their own types and layouts; NULL: their own */
@@ -427,6 +427,8 @@ typedef struct check_call {
 /* Make the case's tensors in guarded memory, inputs read-only, and call the operator. Results stay until the next call. Faults
  * end the process (worker.c) with the slot, offset and direction recorded. */
 void check_call_run(check_call *call, const check_case *c);
+/* True if the tensor's elements can be replaced by others that the contract allows. */
+bool check_can_replace(const check_tensor *t);
 /* Tensor i of the case after the last call. */
 const dv_tensor *check_call_tensor(size_t i);
 /* The tensors that the host made for the last call's results, one after the other, those of lists too: begin with { 0 }; false:
@@ -823,6 +825,8 @@ bool check_with_lone_special(const check_op *op, const check_case *c, check_case
 /* Checks that results depend on each argument that may have another value, and on more than a tensor's first element (property
  * values; depends.c). */
 void check_dependence(check_job *job, const check_case *c);
+/* Checks that no result depends on an argument that the contract calls unused (the same). */
+void check_unused(check_job *job, const check_case *c);
 /* Checks that the kernel treats a dim of one size as it treats the dim at smaller and larger sizes (property values; sizes.c). */
 void check_sizes(check_job *job, const check_case *c);
 /* Copies a case to *c with another size of a name; axis: of a run. *size: the wanted size, then the nearest one that the contract

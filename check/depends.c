@@ -1,9 +1,11 @@
 /* Dependence of the results on the arguments. An argument is reported as ignored if no result depends on it in many cases; in one
- * case it may have no influence. Tested are arguments with another accepted value: a number, a flag, a string, or None for an
- * optional tensor. Also tested are a tensor's elements after the first, all together, where results depend on the first.
+ * case it may have no influence. Tested are arguments with another accepted value: a number, a flag, a string, a list, or None
+ * for an optional tensor. Also tested are the elements of a tensor: all together, and those after the first where results depend
+ * on the first.
  *
- * An integer, a flag or a string may be a hint: it is no failure if it is ignored. Not tested are required tensors, since an
- * operator may need only their sizes, arguments that the contract itself reads, and those that it calls unused. */
+ * Only an optional tensor, a real number, and elements after the first are failures: any other argument may be a hint, and of a
+ * required tensor an operator may need only the sizes. Not tested are arguments that the contract itself reads. Of those that it
+ * calls unused the opposite is tested. */
 #include <math.h>
 #include <string.h>
 
@@ -56,9 +58,10 @@ static bool is_special(const check_case *c)
     return is;
 }
 
-static bool is_number(uint32_t type)
+/* True if an argument of this type is neither a tensor nor an object of the host. */
+static bool is_value(uint32_t type)
 {
-    return type == DV_FIELD_INT || type == DV_FIELD_FLOAT || type == DV_FIELD_BOOL || type == DV_FIELD_STRING;
+    return type != DV_FIELD_TENSOR && type != DV_FIELD_TENSORS && type != DV_FIELD_DEVICE && type != DV_FIELD_GENERATOR;
 }
 
 /* Copies a case to `out` with another value of an argument: None for a tensor, else a value from another case of the plan. turn:
@@ -87,7 +90,7 @@ static bool is_asked(const check_op *op, const check_case *c, size_t slot)
     const dv_slot_info *s = &op->slots[slot];
     if (s->type == DV_FIELD_TENSOR)
         return s->flags & DV_SLOT_OPTIONAL && c->tensors[c->args[slot].first].present && !(s->flags & DV_SLOT_WRITES);
-    return is_number(s->type) && !op->literals[slot].read && c->args[slot].type != DV_VALUE_NONE;
+    return is_value(s->type) && !op->literals[slot].read && c->args[slot].type != DV_VALUE_NONE;
 }
 
 /* Reports an argument that has been the same in ENOUGH cases: as a failure, or as a remark if it may be a hint, or a threshold
@@ -98,7 +101,8 @@ static void report(check_job *job, size_t slot, const check_outs *found)
     bool real = false;
     for (size_t k = 0; k < found->n; k++)
         real |= check_is_float(found->of[k].t.dtype);
-    if (s->type != DV_FIELD_TENSOR && (s->type != DV_FIELD_FLOAT || !real)) {
+    const bool optional = s->type == DV_FIELD_TENSOR && s->flags & DV_SLOT_OPTIONAL;
+    if (!optional && (s->type != DV_FIELD_FLOAT || !real)) {
         char *const list = job->result->ignored;
         const size_t n = strlen(list);
         snprintf(list + n, sizeof job->result->ignored - n, "%s%s", n ? ", " : "", s->name);
@@ -107,6 +111,33 @@ static void report(check_job *job, size_t slot, const check_outs *found)
     check_fail(job, "ignored argument",
         "no result depends on argument '%s': in %d cases it is the same with %s; if that is intended, declare unused(%s)",
         s->name, ENOUGH, s->type == DV_FIELD_TENSOR ? "None" : "another value", s->name);
+}
+
+/* True if the elements of the argument, a tensor that the kernel only reads, can be replaced by others. */
+static bool has_replaceable(const check_op *op, const check_case *c, size_t slot)
+{
+    const check_tensor *t = &c->tensors[c->args[slot].first];
+    return op->slots[slot].type == DV_FIELD_TENSOR && !(op->slots[slot].flags & DV_SLOT_WRITES) && !op->sorted[slot] &&
+        t->present && check_can_replace(t);
+}
+
+void check_unused(check_job *job, const check_case *c)
+{
+    static check_outs found, other;
+    static check_case changed;
+    char words[300], ignored[300];
+    const check_op *op = job->op;
+    for (size_t i = 0; i < c->nargs && !op->random && is_small(c) && job->result->outcome == CHECK_PASS; i++)
+        for (int elements = 0; elements < 2 && op->unused[i] && job->result->outcome == CHECK_PASS; elements++)
+            if ((elements ? has_replaceable(op, c, i) : change(job, c, i, job->result->cases, &changed)) &&
+                take(job, c, NOTHING, 0, &found) &&
+                take(job, elements ? c : &changed, elements ? ALL : NOTHING, c->args[i].first, &other) &&
+                check_outs_differ(op, &found, &other, words, sizeof words) && take(job, c, NOTHING, 0, &other) &&
+                !check_outs_differ(op, &found, &other, ignored, sizeof ignored)) {
+                job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
+                check_fail(job, "unused argument", "the contract says unused(%s), and with another '%s' %s", op->slots[i].name,
+                    op->slots[i].name, words);
+            }
 }
 
 void check_dependence(check_job *job, const check_case *c)
@@ -122,8 +153,9 @@ void check_dependence(check_job *job, const check_case *c)
         const dv_slot_info *s = &job->op->slots[i];
         if (job->op->unused[i])
             continue;
-        if (!matters[i] && is_asked(job->op, c, i) && change(job, c, i, job->result->cases, &changed)) {
-            matters[i] = changes(job, &changed, NOTHING, 0, &found);
+        const bool asked = is_asked(job->op, c, i), elements = !asked && has_replaceable(job->op, c, i);
+        if (!matters[i] && (elements || (asked && change(job, c, i, job->result->cases, &changed)))) {
+            matters[i] = changes(job, elements ? c : &changed, elements ? ALL : NOTHING, c->args[i].first, &found);
             same[i] += !special;
             if (!matters[i] && !special && same[i] == ENOUGH)
                 report(job, i, &found);

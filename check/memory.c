@@ -527,6 +527,31 @@ static void move(const check_tensor *t, void *first, const int64_t *strides, dou
     }
 }
 
+bool check_can_replace(const check_tensor *t)
+{
+    return check_is_float(t->dtype) ||
+        (check_is_integer(t->dtype) && t->dtype.bits >= 8 && t->low < t->high && !check_is_placed(t));
+}
+
+/* Replaces each element by another one: real numbers by 2.5 or -0.5 times their value, at random, and integers by an end of their
+ * range. */
+static void replace(const check_tensor *t, void *first, const int64_t *strides)
+{
+    int64_t index[CHECK_DIMS] = { 0 };
+    if (check_is_float(t->dtype)) {
+        move(t, first, strides, 1.5);
+        return;
+    }
+    for (int64_t n = check_numel(t); n-- > 0;) {
+        int64_t at = 0;
+        for (int32_t d = 0; d < t->ndim; d++)
+            at += index[d] * strides[d];
+        check_put(first, at, t->dtype, check_get(first, at, t->dtype) > t->low ? t->low : t->high);
+        for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
+            index[d] = 0;
+    }
+}
+
 /* The elements of a tensor with the same shape. False: no memory. */
 static bool copy_elements(const check_tensor *from, uint64_t seed, const check_tensor *t, void *first, const int64_t *strides)
 {
@@ -563,7 +588,8 @@ static bool fill(struct machine *m, size_t i, region *r, const region *kept)
     const check_case *as = m->call->contents;
     const bool known = !as && k->bytes && k->seed == m->c->seed + i && k->size == r->bytes && !memcmp(&k->of, t, sizeof *t);
     const bool replaced = m->call->replaced == i + 1;
-    const bool moved = (m->call->moved > 0 || m->call->identity || replaced) && check_is_float(t->dtype);
+    const bool moved = ((m->call->moved > 0 || m->call->identity) && check_is_float(t->dtype)) ||
+        (replaced && check_can_replace(t));
     if (known && !moved && has_kept(r, kept, k->bytes))
         return true;
     if (!open_pages(r, kept, GAP))
@@ -580,9 +606,9 @@ static bool fill(struct machine *m, size_t i, region *r, const region *kept)
         if (k->bytes)
             memcpy(k->bytes, as_pointer(r->data), r->bytes);
     }
-    if (replaced) { /* by 2.5 or -0.5 times their values, at random */
+    if (replaced && moved) {
         const double first = check_get(as_pointer(r->first), 0, t->dtype);
-        move(t, as_pointer(r->first), m->values.strides[i], 1.5);
+        replace(t, as_pointer(r->first), m->values.strides[i]);
         if (m->call->but_first)
             check_put(as_pointer(r->first), 0, t->dtype, first);
     } else if (moved) {

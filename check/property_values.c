@@ -877,6 +877,8 @@ static void attempt_case(check_job *job, const check_case *given)
         look_for_bias(job, &m), measure(&m);
     if (job->result->outcome == CHECK_PASS && !is_no_boolean(job, &found) && job->row->index >= 0)
         check_overlaps(job, c);
+    if (job->result->outcome == CHECK_PASS && job->row->index > 0)
+        check_unused(job, c);
     const bool no_reference = !has_reference(job->op) && !has_native(job->op);
     if (job->row->index > 0 && no_reference) {
         if (job->result->outcome == CHECK_PASS)

@@ -247,8 +247,8 @@ static const struct {
 };
 enum { CONDITIONS = sizeof conditions / sizeof *conditions };
 
-/* A case whose sizes are varied: real elements between 0.25 and 2, so that sums neither cancel nor vanish; contiguous. False: the
- * contract does not accept it, or it is empty or large. */
+/* A case whose sizes are varied: contiguous, with real elements between 0.25 and 2 and integers from 1 on, so that sums do not
+ * cancel and no factor hides another. False: the contract does not accept it, or it is empty or large. */
 static bool make_base(const check_op *op, const check_case *c, check_case *out)
 {
     static check_case mild;
@@ -262,12 +262,15 @@ static bool make_base(const check_op *op, const check_case *c, check_case *out)
             t->fill = CHECK_RANDOM;
     }
     mild = *out;
-    for (size_t i = 0; i < c->ntensors; i++)
-        if (check_is_float(mild.tensors[i].dtype)) {
-            mild.tensors[i].fill = CHECK_RANDOM;
-            mild.tensors[i].low = 0.25;
-            mild.tensors[i].high = 2;
-        }
+    for (size_t i = 0; i < c->ntensors; i++) {
+        check_tensor *t = &mild.tensors[i];
+        const bool real = check_is_float(t->dtype);
+        if (t->dtype.code == 6)
+            continue;
+        t->fill = check_is_placed(t) ? t->fill : CHECK_RANDOM;
+        t->low = real ? 0.25 : fmax(t->low, 1);
+        t->high = real ? 2 : fmax(t->high, 3);
+    }
     if (check_accepts(op, &mild))
         *out = mild;
     return c->ntensors && check_accepts(op, out);

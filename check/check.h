@@ -376,10 +376,11 @@ enum check_verdict check_judge(const check_op *op, const check_case *c);
 bool check_is_stray(const check_op *op, const check_case *c);
 bool check_accepts(const check_op *op, const check_case *c);
 
-/* Make an accepted case one in which a tensor has more than 2^31 elements, by contract name number k / 3. With k % 3 == 1
+/* Make an accepted case one in which a tensor has more than 2^31 elements, by contract name number k / 4. With k % 4 == 1
  * integers that the contract reads are as large, since they may be positions; with 2 all other dims are 1, so that the name has
- * such a size itself. *wide: so has what is written. Not for check_judge(). False: that cannot be done; *end: there are no more
- * names. */
+ * such a size itself; with 3 integer tensors have small elements, so that what they select is soon visited, and
+ * other dims are at least 4. *wide: so has
+ * what is written. Not for check_judge(). False: that cannot be done; *end: there are no more names. */
 bool check_enlarge(const check_op *op, check_case *c, uint32_t k, bool *wide, bool *end);
 
 typedef struct check_random { uint64_t state; } check_random;

@@ -92,8 +92,9 @@ static int64_t largest_grown(const check_case *from, const check_case *to)
     return most;
 }
 
-/* 1 for all dims but the first of this name, so that it alone passes 2^31; false: they are, or cannot be. */
-static bool make_narrow(const check_op *op, check_case *c, uint32_t name)
+/* Sets all dims but the first of this name to one size where they are larger (least false) or smaller (true). False: nothing
+ * changes, or the contract refuses it. */
+static bool set_others(const check_op *op, check_case *c, uint32_t name, int64_t to, bool least)
 {
     static check_case from;
     bool changed = false;
@@ -102,8 +103,9 @@ static bool make_narrow(const check_op *op, check_case *c, uint32_t name)
         int64_t *const size = check_name_size(&op->names[i], c);
         const int32_t n = op->names[i].kind == CHECK_NAME_RUN ? c->names.runs[op->names[i].at].n : 1;
         for (int32_t d = i == name; d < n; d++) {
-            changed |= size[d] > 1;
-            size[d] = size[d] > 1 ? 1 : size[d];
+            const bool change = least ? size[d] > 0 && size[d] < to : size[d] > to;
+            changed |= change;
+            size[d] = change ? to : size[d];
         }
     }
     return changed && check_fit(op, c, &from, NULL);
@@ -114,14 +116,17 @@ bool check_enlarge(const check_op *op, check_case *c, uint32_t k, bool *wide, bo
     static check_case from, one, two;
     static dv_result_spec specs[CHECK_RESULTS];
     static check_values v;
+    enum { SMALL_INDEX = 7, SMALL_SIZE = 4 };
     const int64_t beyond = INT64_C(3) << 30, most = INT64_C(1) << 33;
-    const uint32_t name = k / 3;
+    const uint32_t name = k / 4, turn = k % 4;
     int64_t *size = name < op->nnames ? check_name_size(&op->names[name], c) : NULL;
-    bool numbers = false;
+    bool numbers = false, integers = false;
     *end = !size;
     *wide = false;
-    if (!size || !*size || (k % 3 == 2 && !make_narrow(op, c, name)))
+    if (!size || !*size || (turn == 2 && !set_others(op, c, name, 1, false)))
         return false;
+    if (turn == 3)
+        set_others(op, c, name, SMALL_SIZE, true);
     one = two = from = *c;
     *check_name_size(&op->names[name], &one) = 1;
     *check_name_size(&op->names[name], &two) = 2;
@@ -131,17 +136,19 @@ bool check_enlarge(const check_op *op, check_case *c, uint32_t k, bool *wide, bo
     for (size_t i = 0; i < c->ntensors; i++) {
         check_tensor *t = &c->tensors[i];
         t->layout = CHECK_CONTIGUOUS;
+        integers |= t->dtype.code == 0 && t->dtype.bits >= 32;
         if (t->dtype.code == 0 && t->dtype.bits >= 32) { /* indices, maybe */
             t->low = 0;
-            t->high = t->dtype.bits == 32 && *size > INT32_MAX ? INT32_MAX : (double)(*size - 1);
+            t->high = turn == 3 ? SMALL_INDEX : t->dtype.bits == 32 && *size > INT32_MAX ? INT32_MAX : (double)(*size - 1);
+            t->fill = turn == 3 ? CHECK_RANDOM : t->fill;
         }
     }
-    for (size_t i = 0; i < c->nargs && k % 3 == 1; i++)
+    for (size_t i = 0; i < c->nargs && turn == 1; i++)
         if (c->args[i].type == DV_VALUE_INT && op->literals[i].read) {
             c->args[i].as.i = *size - 1;
             numbers = true;
         }
-    if ((k % 3 == 1 && !numbers) || !check_fit(op, c, &from, NULL))
+    if ((turn == 1 && !numbers) || (turn == 3 && !integers) || !check_fit(op, c, &from, NULL))
         return false;
     for (size_t i = 0; i < c->ntensors; i++) {
         const bool written = op->slots[check_tensor_argument(c, i)].flags & DV_SLOT_WRITES;

@@ -320,7 +320,7 @@ static void look_past_32_bits(check_job *job, const check_case *c)
         return;
     if (beyonds < FAR_CASES && (done = go_beyond(job, &small)) != NOTHING_TO_TRY) {
         beyond = done;
-        beyonds = done == LOOKED ? beyonds + 1 : FAR_CASES;
+        beyonds = done != REFUSED_MEMORY ? beyonds + 1 : FAR_CASES;
     }
     const enum beyond worst = apart == REFUSED_MEMORY || (beyond == NOTHING_TO_TRY && apart != NOTHING_TO_TRY) ? apart : beyond;
     check_left_out(job, worst == LOOKED ? NULL : without[worst]);

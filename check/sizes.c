@@ -348,14 +348,16 @@ static size_t list_sizes(const check_op *op, int64_t *sizes)
     return n;
 }
 
-/* True if integers of one tensor may select elements of another: then some have an influence and others none. */
+/* True if integers of one tensor that is only read may select elements of another: then some have an influence and others none.
+ */
 static bool may_select(const dim *d, const check_case *c)
 {
     size_t present = 0, selecting = 0;
     for (size_t i = 0; i < c->ntensors; i++) {
         const dv_dtype type = c->tensors[i].dtype;
         present += c->tensors[i].present;
-        selecting += c->tensors[i].present && check_is_integer(type) && (type.bits >= 32 || type.code == 6) && i != d->tensor;
+        selecting += c->tensors[i].present && check_is_integer(type) && (type.bits >= 32 || type.code == 6) && i != d->tensor &&
+            !is_written(d->job->op, c, i);
     }
     return selecting && present > 1;
 }

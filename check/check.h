@@ -830,11 +830,16 @@ void check_dependence(check_job *job, const check_case *c);
 void check_unused(check_job *job, const check_case *c);
 /* Checks that the kernel treats a dim of one size as it treats the dim at smaller and larger sizes (property values; sizes.c). */
 void check_sizes(check_job *job, const check_case *c);
-/* Copies a case to *c with another size of a name; axis: of a run. *size: the wanted size, then the nearest one that the contract
- * allows. axes: receives the dim of each tensor that has the size; -1: none; -2: it changes in another way. False: the contract
- * refuses it (property_parallel.c). */
-bool check_resize(
-    const check_op *op, const check_case *whole, const check_name *name, int32_t axis, int64_t *size, check_case *c, int *axes);
+/* A size of a case that can be another: of a name, or an int argument. */
+typedef struct check_varied {
+    const check_name *name; /* NULL: of an argument */
+    int32_t axis;           /* of a run: which of its dims */
+    size_t slot;            /* without a name: the argument */
+} check_varied;
+/* Copies a case to *c with another size. *size: the wanted size, then the nearest one that the contract allows. axes: receives
+ * the dim of each tensor that has the size; -1: none; -2: it changes in another way. False: the contract refuses it
+ * (property_parallel.c). */
+bool check_resize(const check_op *op, const check_case *whole, const check_varied *of, int64_t *size, check_case *c, int *axes);
 
 /* ---- Containment (contain.c) --------------------------------------------------------------------------------------------- */
 

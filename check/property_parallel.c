@@ -267,18 +267,17 @@ static int cut_dim(
     return axis;
 }
 
-bool check_resize(
-    const check_op *op, const check_case *whole, const check_name *name, int32_t axis, int64_t *size, check_case *c, int *axes)
+bool check_resize(const check_op *op, const check_case *whole, const check_varied *of, int64_t *size, check_case *c, int *axes)
 {
     *c = *whole;
-    int64_t *const resized = check_name_size(name, c) + axis;
+    int64_t *const resized = of->name ? check_name_size(of->name, c) + of->axis : &c->args[of->slot].as.i;
     const cutter k = { .op = op, .c = whole, .size = *resized };
     *resized = *size;
     if (!check_fit(op, c, whole, NULL) || c->ntensors != whole->ntensors)
         return false;
     *size = *resized;
     for (size_t i = 0; i < c->nargs; i++)
-        if (c->args[i].type == DV_VALUE_INT && c->args[i].as.i != whole->args[i].as.i)
+        if (c->args[i].type == DV_VALUE_INT && c->args[i].as.i != whole->args[i].as.i && (of->name || i != of->slot))
             return false;
     for (size_t i = 0; i < c->ntensors; i++) {
         const check_tensor *from = &whole->tensors[i], *t = &c->tensors[i];
@@ -293,8 +292,9 @@ bool check_resize(
 static bool axes_of_part(const cutter *k, int64_t part, int *axes)
 {
     static check_case c;
+    const check_varied of = { .name = k->name, .axis = k->axis };
     int64_t size = part;
-    bool any = false, sure = check_resize(k->op, k->c, k->name, k->axis, &size, &c, axes) && size == part;
+    bool any = false, sure = check_resize(k->op, k->c, &of, &size, &c, axes) && size == part;
     for (size_t i = 0; i < k->c->ntensors && sure; i++) {
         any |= axes[i] >= 0;
         sure = axes[i] != UNSURE;

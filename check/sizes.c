@@ -8,7 +8,8 @@
  * violate it at small sizes, too, or from some size on. A kernel that satisfies it at small sizes, not at one size, and again at
  * one at least twice as large, treats that size in another way: its last elements that are no whole vector, for example. So does
  * a kernel that satisfies it at all sizes up to 255 and not at larger ones, by an index that is too narrow; an influence
- * counts then only if the result has the dim, too. Where integers of a tensor may select elements nothing is looked at. */
+ * counts then only if the result has the dim, too. Where integers of a tensor may select elements nothing is looked at, but for
+ * the last element where all indices are the largest. */
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -18,7 +19,7 @@
 enum {
     BASES = 24,           /* cases of a job whose sizes are varied */
     BASE_ELEMENTS = 1024, /* of each tensor of such a case */
-    MAX_ELEMENTS = 1 << 17,
+    MAX_ELEMENTS = CHECK_MOST_ELEMENTS,
     SMALL = 9,       /* dims up to this size are tested whole */
     MIN_HOLDING = 4, /* so many of the smallest sizes must satisfy a condition */
     NARROW = 255,
@@ -35,8 +36,10 @@ enum { UNSURE = -2 }; /* of check_resize() */
 typedef struct dim {
     const check_job *job;
     const check_case *c; /* with contiguous tensors */
-    const check_name *name;
+    check_varied of;
+    const char *name;
     int64_t size;
+    bool last;                  /* all indices that the contract bounds are the largest */
     size_t tensor;              /* influence: the tensor whose elements are changed */
     int axes[CHECK_TENSORS];    /* dim of each tensor that has the size; -1: none */
     int results[CHECK_RESULTS]; /* the same of each result */
@@ -236,6 +239,23 @@ static enum verdict all_have_influence(dim *d)
     return is;
 }
 
+/* The last element, where all indices are the largest that the contract allows. */
+static enum verdict last_has_influence(dim *d)
+{
+    const check_tensor *t = &d->c->tensors[d->tensor];
+    bool changes[CHECK_RESULTS + CHECK_TENSORS], any = false;
+    char index[200];
+    if (!check_numel(t) || !check_plain_make(&one, d->job->op, d->job->row, d->c) || !call(d, &one, &found) ||
+        !find_influence(d, check_numel(t) - 1, changes))
+        return UNKNOWN;
+    for (size_t r = 0; r < found.n; r++)
+        any |= changes[r];
+    check_index_print(t->ndim, t->shape, check_numel(t) - 1, index, sizeof index);
+    snprintf(d->words, sizeof d->words, "no result depends on element [%s] of argument '%s' where all indices are the largest",
+        index, d->job->op->slots[check_tensor_argument(d->c, d->tensor)].name);
+    return any ? HOLDS : VIOLATED;
+}
+
 /* ---- Sizes ---------------------------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -244,8 +264,9 @@ static const struct {
 } conditions[] = {
     { keeps_order, "order at a size", "the order of elements along it matters" },
     { all_have_influence, "influence at a size", "not all elements along it have an influence" },
+    { last_has_influence, "influence at a size", "the last element has no influence" },
 };
-enum { CONDITIONS = sizeof conditions / sizeof *conditions };
+enum { ORDER, ALL, LAST };
 
 /* A case whose sizes are varied: contiguous, with real elements between 0.25 and 2 and integers from 1 on, so that sums do not
  * cancel and no factor hides another. False: the contract does not accept it, or it is empty or large. */
@@ -303,16 +324,29 @@ static bool find_results(dim *d, const check_case *base, int64_t base_size)
     return true;
 }
 
+static int64_t size_of(const dim *d, const check_case *base)
+{
+    return d->of.name ? check_name_size(d->of.name, (check_case *)(uintptr_t)base)[d->of.axis] : base->args[d->of.slot].as.i;
+}
+
 /* Sets the case and the axes for one size of a dim, or the nearest size that the contract allows. False: it allows none, or a
  * tensor is too large. */
-static bool resize(dim *d, const check_case *base, int32_t axis, int64_t size, check_case *c)
+static bool resize(dim *d, const check_case *base, int64_t size, check_case *c)
 {
-    const int64_t base_size = check_name_size(d->name, (check_case *)(uintptr_t)base)[axis];
+    const int64_t base_size = size_of(d, base);
+    dv_range facts[CHECK_TENSORS];
     d->c = c;
     d->size = size;
-    if (!check_resize(d->job->op, base, d->name, axis, &d->size, c, d->axes) || d->size < 2 ||
-        check_case_largest(c) > MAX_ELEMENTS || check_work_with_numbers(d->job->op, c) > 8.0 * MAX_ELEMENTS ||
-        !check_accepts(d->job->op, c))
+    if (!check_resize(d->job->op, base, &d->of, &d->size, c, d->axes) || d->size < 2 ||
+        (d->last && !check_fit(d->job->op, c, base, facts)) || check_case_largest(c) > MAX_ELEMENTS ||
+        check_work_with_numbers(d->job->op, c) > 4.0 * MAX_ELEMENTS)
+        return false;
+    for (size_t i = 0; i < c->ntensors && d->last; i++)
+        if (check_is_integer(c->tensors[i].dtype) && facts[i].most < INT64_MAX && facts[i].least <= facts[i].most) {
+            c->tensors[i].low = c->tensors[i].high = (double)facts[i].most;
+            c->tensors[i].fill = CHECK_RANDOM;
+        }
+    if (!check_accepts(d->job->op, c))
         return false;
     d->known = d->placed = find_results(d, base, base_size);
     for (size_t i = 0; i < c->ntensors; i++)
@@ -402,49 +436,52 @@ static bool is_confirmed(dim *d, condition *is, check_case *c)
 }
 
 /* Compares the sizes of one dim by one condition. */
-static void compare_sizes(check_job *job, const check_case *base, dim *d, int32_t axis, size_t which, double end)
+static void compare_sizes(check_job *job, const check_case *base, dim *d, size_t which, double end)
 {
     static check_case c;
     int64_t sizes[SIZES], also = 0;
     uint32_t holding = 0;
     enum verdict verdicts[SIZES] = { UNKNOWN };
     char others[80] = "";
-    const size_t all = may_select(d, base) ? 0 : list_sizes(job->op, sizes);
+    const size_t all = which != LAST && may_select(d, base) ? 0 : list_sizes(job->op, sizes);
+    d->last = which == LAST;
     size_t n = 0;
     for (; n < all && used() < end; n++) {
-        const bool made = resize(d, base, axis, sizes[n], &c) && (!n || d->size > sizes[n - 1]);
+        const bool made = resize(d, base, sizes[n], &c) && (!n || d->size > sizes[n - 1]);
         verdicts[n] = made ? conditions[which].is(d) : UNKNOWN;
         sizes[n] = made ? d->size : n ? sizes[n - 1] : sizes[n];
         holding += verdicts[n] == HOLDS;
-        if (verdicts[n] == VIOLATED && holding < MIN_HOLDING)
+        if ((verdicts[n] == VIOLATED && holding < MIN_HOLDING) || (n > MIN_HOLDING && !holding))
             return;
     }
     for (size_t k = 0; k < n && job->result->outcome == CHECK_PASS; k++) {
-        if (verdicts[k] != VIOLATED || !is_fault(sizes, verdicts, n, k, &also) || !resize(d, base, axis, sizes[k], &c) ||
+        if (verdicts[k] != VIOLATED || !is_fault(sizes, verdicts, n, k, &also) || !resize(d, base, sizes[k], &c) ||
             conditions[which].is(d) != VIOLATED || !is_confirmed(d, conditions[which].is, &c))
             continue;
-        if (which && !also && !d->in_result)
+        if (which == ALL && !also && !d->in_result)
             continue;
         if (also)
             snprintf(others, sizeof others, " and for %lld", (long long)also);
         job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
         check_in_hand_with_results(job, &c);
-        check_fail(job, conditions[which].kind, "with dim '%s' of %lld %s, and not for smaller sizes%s: %s", d->name->text,
+        check_fail(job, conditions[which].kind, "with '%s' of %lld %s, and not for smaller sizes%s: %s", d->name,
             (long long)sizes[k], conditions[which].what, others, d->words);
     }
 }
 
-/* True if a fact of the contract says more about this name, which property parallel checks. */
-static bool has_fact(const check_op *op, const check_name *name)
+/* Compares the sizes of one dim by each condition. */
+static void check_dim(check_job *job, const check_case *base, check_varied of, const char *name, bool decides, double end)
 {
-    static const char *const facts[] = { "parallel", "sum" };
-    bool has = false;
-    for (size_t k = 0; k < sizeof facts / sizeof *facts; k++) {
-        const check_json *of = check_json_get(op->contract, facts[k]);
-        for (const check_json *f = of ? of->child : NULL; f; f = f->next)
-            has |= !strcmp(f->child->next->text, name->text);
+    dim d = { .job = job, .of = of, .name = name, .tensor = SIZE_MAX };
+    if (!decides)
+        compare_sizes(job, base, &d, ORDER, end);
+    for (size_t i = 0; i < base->ntensors && job->result->outcome == CHECK_PASS; i++) {
+        const check_tensor *t = &base->tensors[i];
+        const bool fits = decides ? check_is_float(t->dtype) : t->dtype.bits >= 32 || check_is_integer(t->dtype);
+        d.tensor = i;
+        if (t->present && !is_written(job->op, base, i) && fits && !check_is_placed(t))
+            compare_sizes(job, base, &d, decides ? LAST : ALL, end);
     }
-    return has;
 }
 
 void check_sizes(check_job *job, const check_case *c)
@@ -453,26 +490,20 @@ void check_sizes(check_job *job, const check_case *c)
     static uint32_t bases;
     static double spent;
     const check_op *op = job->op;
-    const double begin = used();
+    const double begin = used(), end = begin + BASE_SECONDS;
     if (!job->result->cases || op->random || !op->contract || bases >= BASES || spent > JOB_SECONDS || !make_base(op, c, &base))
         return;
     bases++;
     for (size_t k = 0; k < op->nnames && job->result->outcome == CHECK_PASS; k++) {
         const check_name *name = &op->names[k];
-        if (name->kind == CHECK_NAME_DTYPE || !base.names.bound[k] || check_name_decides(op, name) || has_fact(op, name))
-            continue;
-        const int32_t n = name->kind == CHECK_NAME_RUN ? base.names.runs[name->at].n : 1;
-        for (int32_t axis = 0; axis < n && job->result->outcome == CHECK_PASS; axis++) {
-            dim d = { .job = job, .name = name, .tensor = SIZE_MAX };
-            compare_sizes(job, &base, &d, axis, 0, begin + BASE_SECONDS);
-            for (size_t i = 0; i < base.ntensors && job->result->outcome == CHECK_PASS; i++) {
-                const check_tensor *t = &base.tensors[i];
-                d.tensor = i;
-                if (t->present && !is_written(op, &base, i) && (t->dtype.bits >= 32 || check_is_integer(t->dtype)) &&
-                    !check_is_placed(t))
-                    compare_sizes(job, &base, &d, axis, 1, begin + BASE_SECONDS);
-            }
-        }
+        const int32_t n = name->kind == CHECK_NAME_DTYPE || !base.names.bound[k] ? 0
+            : name->kind == CHECK_NAME_RUN                                       ? base.names.runs[name->at].n
+                                                                                 : 1;
+        for (int32_t axis = 0; axis < n && job->result->outcome == CHECK_PASS; axis++)
+            check_dim(job, &base, (check_varied){ .name = name, .axis = axis }, name->text, check_name_decides(op, name), end);
     }
+    for (size_t i = 0; i < op->nargs && job->result->outcome == CHECK_PASS; i++)
+        if (op->literals[i].sizes && base.args[i].type == DV_VALUE_INT)
+            check_dim(job, &base, (check_varied){ .slot = i }, op->slots[i].name, false, end);
     spent += used() - begin;
 }

@@ -350,9 +350,10 @@ typedef struct check_plan {
     volatile uint8_t dropped[CHECK_MOST_CASES]; /* enum check_dropped */
     check_case cases[CHECK_MOST_CASES];
 } check_plan;
-/* The same for every seed; tensors get their contents from check_seeded(). Runs shape functions: in children only. wanted: how
- * many cases are tried; 0: as many as the pairs need. No case: none was found that dv_infer() accepts (dv_last_error()). */
-void check_plan_make(const check_op *op, const check_row *row, uint32_t wanted, check_plan *plan);
+/* The seed decides a few sizes; tensors get their contents from check_seeded(). Runs shape functions: in children only. wanted:
+ * how many cases are tried, chosen for the most different ones; 0: as many as the pairs need. No case: none was found that
+ * dv_infer() accepts (dv_last_error()). */
+void check_plan_make(const check_op *op, const check_row *row, uint32_t wanted, uint64_t seed, check_plan *plan);
 void check_seeded(const check_case *planned, uint64_t seed, check_case *out);
 void check_plan_goes_on(void);                               /* told by the plan for each case: it makes progress */
 bool check_is_huge(const check_op *op, const check_case *c); /* has it a number so large that a loop to it does not end? */

@@ -193,6 +193,8 @@ static bool with_moved_numbers(const check_op *op, const check_case *c, double b
         const dv_value *by_default = &op->slots[i].default_value;
         if (v->type == DV_VALUE_DEFAULT && by_default->type == DV_VALUE_FLOAT)
             *v = (check_value){ .type = DV_VALUE_FLOAT, .as.f = by_default->as.f };
+        if (op->slots[i].type == DV_FIELD_SCALAR && v->type == DV_VALUE_INT)
+            *v = (check_value){ .type = DV_VALUE_FLOAT, .as.f = (double)v->as.i };
         any |= v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_FLOATS || v->type == DV_VALUE_SCALARS;
         if (v->type == DV_VALUE_FLOAT)
             v->as.f -= by * v->as.f;
@@ -285,7 +287,8 @@ static bool with_positive(const check_op *op, const check_case *c, check_case *o
 
 void check_other_dtypes(check_job *job, const check_case *c)
 {
-    static check_case positive;
+    static check_case positive, wide, wider_still;
+    double unit;
     if (job->op->random || !is_mild(c))
         return;
     compare_with_wider(job, c);
@@ -294,6 +297,12 @@ void check_other_dtypes(check_job *job, const check_case *c)
         if (job->result->outcome != CHECK_PASS)
             check_in_hand(job, &positive);
     }
-    for (int what = 0; what < CHANGED && job->result->outcome == CHECK_PASS; what++)
-        look_for_f32(job, c, (enum changed)what);
+    const check_case *f64 = is_all_f64(c) ? c : NULL; /* or the same call in f64, if the row takes it */
+    if (!f64 && job->result->cases && widen(job->op, c, &wide, &unit))
+        f64 = is_all_f64(&wide) ? &wide : widen(job->op, &wide, &wider_still, &unit) ? &wider_still : NULL;
+    for (int what = 0; f64 && what < CHANGED && job->result->outcome == CHECK_PASS; what++) {
+        look_for_f32(job, f64, (enum changed)what);
+        if (job->result->outcome != CHECK_PASS && f64 != c)
+            check_in_hand(job, f64);
+    }
 }

@@ -1,7 +1,8 @@
 /* The cases of a row: a covering array. Each thing that a case can vary is a *factor*: the size class of a name, the rank of a
  * run and where it has 1s, a dtype, whether an optional tensor is there, a word or number, the layout and contents of a tensor.
  * Each pair of levels of two factors is met in a case, or core proves that no call has both (is_refuted()), or the case would
- * be larger than --max-elements, or it is counted as not met. Nothing here depends on the seed: it only fills the tensors.
+ * be larger than --max-elements, or it is counted as not met. Of all this the seed decides only the sizes between those of
+ * vectors.
  *
  * A level that keeps a kernel from computing what it otherwise would (no elements, NaN, a wrong index, a number past 2^31) masks
  * the others: such a case meets only pairs with that level. */
@@ -36,9 +37,9 @@ enum {
 /* ---- Classes of sizes ------------------------------------------------------------------------------------------------------ */
 
 enum { NOUGHT, ONE, FEW, BEFORE_VECTOR, VECTOR, AFTER_VECTOR, OTHER, PAST_4096, PAST_32768, CLASSES };
-static const struct {
+static struct {
     const char *name;
-    int64_t of[4]; /* its members, or some of them */
+    int64_t of[4]; /* its members, or some of them; of OTHER those that the seed decides */
     int64_t low, high;
 } classes[CLASSES] = {
     [NOUGHT] = { "0", { 0, 0, 0, 0 }, 0, 0 },
@@ -47,7 +48,7 @@ static const struct {
     [BEFORE_VECTOR] = { "7, 15, 31", { 7, 15, 31, 63 }, 0, -1 },
     [VECTOR] = { "8, 16, 32", { 8, 16, 32, 64 }, 0, -1 },
     [AFTER_VECTOR] = { "9, 17, 33", { 9, 17, 33, 65 }, 0, -1 },
-    [OTHER] = { "another", { 11, 13, 37, 94 }, 10, 4096 },
+    [OTHER] = { "another", { 0, 0, 0, 0 }, 10, 4096 },
     [PAST_4096] = { "past 4096", { 4099, 4097, 8192, 6007 }, 4097, 32768 },
     [PAST_32768] = { "past 32768", { 65537, 66049, 65792, 70001 }, 32769, INT64_MAX },
 };
@@ -56,6 +57,15 @@ static const struct {
 static const int64_t huge[] = { INT64_C(1) << 31, INT64_C(1) << 32, -(INT64_C(1) << 32), (INT64_C(1) << 32) + 1, -3, 1000,
     INT64_MIN, INT64_MAX, INT32_MIN };
 enum { HUGE_NUMBERS = sizeof huge / sizeof *huge, HUGE_SIZES = HUGE_NUMBERS - 3 };
+
+/* Sets the members of OTHER: with the first seed the numbers of the table, else one between each two vectors. */
+static void choose_others(uint64_t seed)
+{
+    static const int64_t first[4] = { 11, 13, 37, 94 }, low[4] = { 10, 18, 34, 66 }, high[4] = { 14, 30, 62, 126 };
+    check_random r = { seed };
+    for (int k = 0; k < 4; k++)
+        classes[OTHER].of[k] = seed == 1 ? first[k] : check_between(&r, low[k], high[k]);
+}
 
 static bool is_member(int c, int64_t size)
 {
@@ -1873,6 +1883,97 @@ static void search_sizes(planner *p)
     p->turn = 0;
 }
 
+/* ---- Few cases of a plan --------------------------------------------------------------------------------------------------- */
+
+enum { FEATURES = 4096 };
+
+/* Adds a case's features to a set: the size, dtype, layout or value that each name and argument has. Returns how many are new.
+ * only_count: adds none. */
+static uint32_t add_features(const check_op *op, const check_case *c, bool *set, bool only_count)
+{
+    uint32_t keys[4 * CHECK_ARGS + 6 * CHECK_TENSORS + 4 * CHECK_NAMES], n = 0, added = 0;
+#define FEATURE(kind, of, value)                                                                                           \
+    keys[n++] = (uint32_t)((((uint64_t)(kind) * 64 + (uint64_t)(of)) * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)(value)) * \
+            UINT64_C(0xd1342543de82ef95) >>                                                                                \
+        40)
+    for (size_t k = 0; k < op->nnames && k < CHECK_NAMES; k++) {
+        const check_name *name = &op->names[k];
+        const check_shape *run = &c->names.runs[name->at];
+        int64_t most = 0;
+        for (int32_t d = 0; name->kind == CHECK_NAME_RUN && d < run->n; d++)
+            most = run->d[d] > most ? run->d[d] : most;
+        if (c->names.bound[k])
+            FEATURE(1, k, name->kind == CHECK_NAME_DIM ? c->names.dims[name->at] : name->kind == CHECK_NAME_RUN ? most : 0);
+        if (c->names.bound[k] && name->kind == CHECK_NAME_RUN)
+            FEATURE(2, k, run->n);
+    }
+    for (size_t i = 0; i < c->nargs && i < CHECK_ARGS; i++) {
+        uint64_t value = c->args[i].type * UINT64_C(31) + c->args[i].count;
+        for (size_t b = 0; !is_tensor(op, i) && b < sizeof c->args[i]; b++)
+            value = value * 31 + ((const unsigned char *)&c->args[i])[b];
+        FEATURE(3, i, value);
+    }
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const check_tensor *t = &c->tensors[i];
+        FEATURE(4, i, t->present ? dv_dtype_key(t->dtype) + 1 : 0);
+        if (t->present && (t->layout == CHECK_CONTIGUOUS || check_has_forms(t)))
+            FEATURE(5, i, t->layout * CHECK_FORMS + t->form);
+        if (t->present)
+            FEATURE(6, i, t->fill);
+    }
+#undef FEATURE
+    for (uint32_t k = 0; k < n; k++) {
+        bool *const is = &set[keys[k] % FEATURES];
+        added += !*is;
+        *is |= !only_count;
+    }
+    return added;
+}
+
+/* Does a case show little beside what makes it so: no elements, NaN, a wrong index or a number past 2^31? */
+static bool is_masked(const check_op *op, const check_case *c)
+{
+    bool masked = check_is_huge(op, c);
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const check_tensor *t = &c->tensors[i];
+        masked |= t->present &&
+            (!check_numel(t) || t->fill == CHECK_SPECIAL || (t->fill == CHECK_LAST && check_is_integer(t->dtype)));
+    }
+    return masked;
+}
+
+/* Leaves so many cases of a plan: the first ones, then in turn the case with the most features that no other has yet. */
+static void leave_few(const check_op *op, check_plan *plan, uint32_t wanted)
+{
+    static bool set[FEATURES];
+    static bool left[CHECK_MOST_CASES];
+    uint32_t n = 0;
+    memset(set, 0, sizeof set);
+    memset(left, 0, sizeof left);
+    for (uint32_t chosen = 0; chosen < wanted; chosen++) {
+        uint32_t best = chosen, most = 0;
+        for (uint32_t i = 0; i < plan->n && chosen >= FIRST; i++) {
+            const uint32_t score = left[i]
+                ? 0
+                : 1 + add_features(op, &plan->cases[i], set, true) * (is_masked(op, &plan->cases[i]) ? 1 : 3);
+            best = score > most ? i : best;
+            most = score > most ? score : most;
+        }
+        left[best] = true;
+        add_features(op, &plan->cases[best], set, false);
+    }
+    for (uint32_t i = 0; i < plan->n; i++) {
+        if (!left[i]) {
+            plan->not_met += plan->met[i];
+            continue;
+        }
+        plan->met[n] = plan->met[i];
+        memmove(&plan->cases[n++], &plan->cases[i], sizeof *plan->cases);
+    }
+    plan->n = n;
+    snprintf(plan->example, sizeof plan->example, "%u cases", n);
+}
+
 static void add_cases(planner *p, uint32_t wanted)
 {
     exclude_pairs(p);
@@ -1900,14 +2001,14 @@ static bool begin_plan(planner *p)
     return lay_out(p);
 }
 
-void check_plan_make(const check_op *op, const check_row *row, uint32_t wanted, check_plan *plan)
+void check_plan_make(const check_op *op, const check_row *row, uint32_t wanted, uint64_t seed, check_plan *plan)
 {
     static planner p;
     static int64_t solved[SOLUTIONS][CHECK_NAMES];
     size_t nsolved = 0;
+    choose_others(seed);
     for (int i = 0; i < 2; i++) {
         p = (planner){ .op = op, .row = row, .plan = plan, .most = CHECK_MOST_CASES - 1, .nsolved = nsolved };
-        p.most = wanted && wanted < p.most ? wanted : p.most;
         memcpy(p.solved, solved, sizeof solved);
         if (!begin_plan(&p))
             return;
@@ -1923,4 +2024,6 @@ void check_plan_make(const check_op *op, const check_row *row, uint32_t wanted, 
             break;
     }
     put_huge_last(op, plan);
+    if (wanted && wanted < plan->n)
+        leave_few(op, plan, wanted);
 }

@@ -659,7 +659,7 @@ void check_plan_goes_on(void)
 
 static void make_plan(check_job *job)
 {
-    check_plan_make(job->op, job->row, job->cases, job->plan);
+    check_plan_make(job->op, job->row, job->cases, job->seed, job->plan);
     if (!job->plan->n && job->plan->too_large)
         snprintf(job->plan->refusal, sizeof job->plan->refusal,
             "the smallest that fits has a tensor of %lld elements, and --max-elements is %lld", (long long)job->plan->too_large,

@@ -751,6 +751,7 @@ typedef struct check_job {
     uint64_t seed, last_seed; /* first and last seed of the contents */
     uint32_t cases;           /* how many to try */
     double seconds;           /* processor time for all cases of a seed */
+    double beside;            /* processor time of a property's other cases, which is not of these seconds */
     int again_ms;             /* processor time in ms after which a repeated case counts as endless; 0: an eighth of --case-ms */
     check_result *result;     /* shared with the child */
     check_how how;            /* set by a property: how failures from now on are reproduced */

@@ -27,7 +27,7 @@ enum {
     CONFIRMED = 3, /* contents with which a violation is repeated */
     TESTED = 4     /* elements along a large dim whose influence is tested */
 };
-static const double BASE_SECONDS = 0.15, JOB_SECONDS = 1.5;
+static const double BASE_SECONDS = 0.15, JOB_SECONDS = 1, LARGE = 0x1p60;
 
 enum verdict { UNKNOWN, HOLDS, VIOLATED };
 enum { UNSURE = -2 }; /* of check_resize() */
@@ -108,11 +108,12 @@ static void permute(const check_tensor *t, int axis, const char *from, char *to)
 }
 
 /* True if element i of one result and element k of another are the same, up to the rounding of sums in another order. */
-static bool is_near(const check_out *a, int64_t i, const check_out *b, int64_t k, double largest, bool reals)
+static bool is_near(const check_op *op, const check_out *a, int64_t i, const check_out *b, int64_t k, double largest, bool reals)
 {
     enum { ROUNDED = 1 };
     int part;
-    const double tolerance = check_is_integer(a->t.dtype) ? (reals ? ROUNDED : 0) : 0x1p-9 * largest;
+    const double tolerance = check_is_integer(a->t.dtype) ? (reals ? ROUNDED : 0)
+                                                          : fmax(check_rounding(op, a->t.dtype, largest), 0x1p-9 * largest);
     return !check_out_far(a, i, b, k, tolerance, &part);
 }
 
@@ -132,10 +133,12 @@ static enum verdict compare_permuted(dim *d, bool reals)
             return VIOLATED;
         for (int32_t k = axis + 1; axis >= 0 && k < a->t.ndim; k++)
             inner *= a->dims[k];
+        if (!check_is_integer(a->t.dtype) && (largest > LARGE || (largest > 0 && largest < 1 / LARGE)))
+            return UNKNOWN; /* products may have underflowed or overflowed, in one order */
         trivial &= !(largest > 0);
         for (int64_t i = 0, n = dv_numel(&a->t); i < n; i++) {
             const int64_t j = i / inner % d->size, to = axis < 0 ? i : i + (moved(d->size, j) - j) * inner;
-            if (is_near(a, i, b, to, largest, reals))
+            if (is_near(d->job->op, a, i, b, to, largest, reals))
                 continue;
             check_out_element(d->job->op, a, i, where, sizeof where);
             snprintf(d->words, sizeof d->words, "%s is %.9g, and in another order %.9g", where, check_out_number(a, i, 0),
@@ -396,11 +399,26 @@ static bool may_select(const dim *d, const check_case *c)
     return selecting && present > 1;
 }
 
+/* True if a number of the call may be a length that only large dims exceed, as a window. */
+static bool has_large_number(const check_op *op, const check_case *c)
+{
+    bool large = false;
+    for (size_t i = 0; i < c->nargs; i++) {
+        const check_value v = check_default_of(op, i, &c->args[i]);
+        const dv_value *by_default = &op->slots[i].default_value;
+        large |= v.type == DV_VALUE_INT && (v.as.i > NARROW || v.as.i < -NARROW);
+        large |= v.type == DV_VALUE_DEFAULT && by_default->type == DV_VALUE_INT && by_default->as.i > NARROW;
+        for (uint32_t k = 0; k < v.count && v.type == DV_VALUE_INTS; k++)
+            large |= v.ints[k] > NARROW;
+    }
+    return large;
+}
+
 /* True if the violation at sizes[at] is the kernel's fault, by what holds at the other sizes. */
-static bool is_fault(const int64_t *sizes, const enum verdict *verdicts, size_t n, size_t at, int64_t *also)
+static bool is_fault(bool may_be_narrow, const int64_t *sizes, const enum verdict *verdicts, size_t n, size_t at, int64_t *also)
 {
     uint32_t smaller = 0;
-    bool narrow = sizes[at] > NARROW;
+    bool narrow = may_be_narrow && sizes[at] > NARROW;
     *also = 0;
     for (size_t k = 0; k < n; k++) {
         smaller += sizes[k] > SMALL && sizes[k] <= NARROW && verdicts[k] == HOLDS;
@@ -441,21 +459,28 @@ static void compare_sizes(check_job *job, const check_case *base, dim *d, size_t
     static check_case c;
     int64_t sizes[SIZES], also = 0;
     uint32_t holding = 0;
+    const bool may_be_narrow = !has_large_number(job->op, base);
     enum verdict verdicts[SIZES] = { UNKNOWN };
     char others[80] = "";
     const size_t all = which != LAST && may_select(d, base) ? 0 : list_sizes(job->op, sizes);
     d->last = which == LAST;
     size_t n = 0;
+    double before = used(), took = 0;
     for (; n < all && used() < end; n++) {
+        const double ratio = n ? (double)sizes[n] / (double)sizes[n - 1] : 1;
+        if (took * ratio * ratio > BASE_SECONDS) /* a kernel may be quadratic */
+            break;
         const bool made = resize(d, base, sizes[n], &c) && (!n || d->size > sizes[n - 1]);
         verdicts[n] = made ? conditions[which].is(d) : UNKNOWN;
         sizes[n] = made ? d->size : n ? sizes[n - 1] : sizes[n];
         holding += verdicts[n] == HOLDS;
+        took = used() - before;
+        before += took;
         if ((verdicts[n] == VIOLATED && holding < MIN_HOLDING) || (n > MIN_HOLDING && !holding))
             return;
     }
     for (size_t k = 0; k < n && job->result->outcome == CHECK_PASS; k++) {
-        if (verdicts[k] != VIOLATED || !is_fault(sizes, verdicts, n, k, &also) || !resize(d, base, sizes[k], &c) ||
+        if (verdicts[k] != VIOLATED || !is_fault(may_be_narrow, sizes, verdicts, n, k, &also) || !resize(d, base, sizes[k], &c) ||
             conditions[which].is(d) != VIOLATED || !is_confirmed(d, conditions[which].is, &c))
             continue;
         if (which == ALL && !also && !d->in_result)
@@ -506,4 +531,5 @@ void check_sizes(check_job *job, const check_case *c)
         if (op->literals[i].sizes && base.args[i].type == DV_VALUE_INT)
             check_dim(job, &base, (check_varied){ .slot = i }, op->slots[i].name, false, end);
     spent += used() - begin;
+    job->beside = spent;
 }

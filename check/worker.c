@@ -606,7 +606,7 @@ static void go_through_cases(check_job *job)
     const uint64_t seeds = job->last_seed - job->seed + 1;
     const double end = used() + job->seconds * (double)seeds;
     job->cases = each * (uint32_t)seeds;
-    for (; r->next < job->cases && r->outcome == CHECK_PASS && used() < end;) {
+    for (; r->next < job->cases && r->outcome == CHECK_PASS && used() < end + job->beside;) {
         r->at = r->next++ % each;
         r->seed = job->seed + (r->next - 1) / each;
         r->step++;

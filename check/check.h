@@ -751,7 +751,6 @@ typedef struct check_job {
     uint64_t seed, last_seed; /* first and last seed of the contents */
     uint32_t cases;           /* how many to try */
     double seconds;           /* processor time for all cases of a seed */
-    double beside;            /* processor time of a property's other cases, which is not of these seconds */
     int again_ms;             /* processor time in ms after which a repeated case counts as endless; 0: an eighth of --case-ms */
     check_result *result;     /* shared with the child */
     check_how how;            /* set by a property: how failures from now on are reproduced */
@@ -777,10 +776,11 @@ void check_after_kernel(void);
 void check_in_hand(check_job *job, const check_case *c);
 void check_in_hand_with_results(check_job *job, const check_case *c); /* another case, of other sizes */
 
-/* fn(job, c) in a process of its own. How that ends does not matter, only what is reported there. check_apart_forbidden: the same
- * for the case that check_forbid() makes of c, if there is one: did it run? */
+/* Calls fn(job, c) in a process of its own, which ends after a second. Returns true if the process exited; what counts is only
+ * what is reported there. check_apart_forbidden: the same for the case that check_forbid() makes of c, if there is one: did it
+ * run? */
 typedef void check_case_fn(check_job *job, const check_case *c);
-void check_apart(check_job *job, const check_case *c, check_case_fn *fn);
+bool check_apart(check_job *job, const check_case *c, check_case_fn *fn);
 bool check_apart_forbidden(check_job *job, const check_case *c, check_case_fn *fn);
 
 /* Told of a job ten times a second while it runs, and once when it is finished. done: how many of all are. */

@@ -58,10 +58,10 @@ static const int64_t huge[] = { INT64_C(1) << 31, INT64_C(1) << 32, -(INT64_C(1)
     INT64_MIN, INT64_MAX, INT32_MIN };
 enum { HUGE_NUMBERS = sizeof huge / sizeof *huge, HUGE_SIZES = HUGE_NUMBERS - 3 };
 
-/* Sets the members of OTHER: with the first seed the numbers of the table, else one between each two vectors. */
+/* Sets the members of OTHER: numbers between those of vectors. */
 static void choose_others(uint64_t seed)
 {
-    static const int64_t first[4] = { 11, 13, 37, 94 }, low[4] = { 10, 18, 34, 66 }, high[4] = { 14, 30, 62, 126 };
+    static const int64_t first[4] = { 11, 13, 37, 94 }, low[4] = { 10, 12, 34, 66 }, high[4] = { 11, 14, 40, 110 };
     check_random r = { seed };
     for (int k = 0; k < 4; k++)
         classes[OTHER].of[k] = seed == 1 ? first[k] : check_between(&r, low[k], high[k]);
@@ -1885,7 +1885,7 @@ static void search_sizes(planner *p)
 
 /* ---- Few cases of a plan --------------------------------------------------------------------------------------------------- */
 
-enum { FEATURES = 4096 };
+enum { FEATURES = 4096, FEW_OF = 3 /* few cases are chosen among so many times as many */ };
 
 /* Adds a case's features to a set: the size, dtype, layout or value that each name and argument has. Returns how many are new.
  * only_count: adds none. */
@@ -2009,6 +2009,8 @@ void check_plan_make(const check_op *op, const check_row *row, uint32_t wanted, 
     choose_others(seed);
     for (int i = 0; i < 2; i++) {
         p = (planner){ .op = op, .row = row, .plan = plan, .most = CHECK_MOST_CASES - 1, .nsolved = nsolved };
+        if (wanted && FEW_OF * wanted < p.most)
+            p.most = FEW_OF * wanted;
         memcpy(p.solved, solved, sizeof solved);
         if (!begin_plan(&p))
             return;

@@ -427,8 +427,9 @@ static void prepare_child(const check_job *job)
     dv_set_threads(1);
 }
 
-void check_apart(check_job *job, const check_case *c, check_case_fn *fn)
+bool check_apart(check_job *job, const check_case *c, check_case_fn *fn)
 {
+    int status = 0;
     static const struct itimerval second = { .it_value = { .tv_sec = 1 } };
     const pid_t pid = check_fork();
     if (!pid) {
@@ -439,9 +440,10 @@ void check_apart(check_job *job, const check_case *c, check_case_fn *fn)
         _exit(0);
     }
     job->result->helper = (int32_t)(pid > 0 ? pid : 0);
-    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     job->result->helper = 0;
+    return pid > 0 && WIFEXITED(status);
 }
 
 bool check_apart_forbidden(check_job *job, const check_case *c, check_case_fn *fn)
@@ -606,7 +608,7 @@ static void go_through_cases(check_job *job)
     const uint64_t seeds = job->last_seed - job->seed + 1;
     const double end = used() + job->seconds * (double)seeds;
     job->cases = each * (uint32_t)seeds;
-    for (; r->next < job->cases && r->outcome == CHECK_PASS && used() < end + job->beside;) {
+    for (; r->next < job->cases && r->outcome == CHECK_PASS && used() < end;) {
         r->at = r->next++ % each;
         r->seed = job->seed + (r->next - 1) / each;
         r->step++;

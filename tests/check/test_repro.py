@@ -21,6 +21,8 @@ WITHOUT_PROGRAM = {
     "row_on_stack", "memcpy_overlap",  # nor is there a program that measures the stack, or watches memcpy()
     "dropout_p_one", "dropout_split_origin", "random_reserve_short", "generator_ignored", "random_offset_ignored", "random_pieces_alike", "random_state_kept",  # or sets seeds, or gives a Generator
     "f64_number_in_f32", "f64_weight_in_f32", "first_weight_for_all", "gradient_constant_in_f32", "running_sum_in_bf16", "scale_ignored",  # nor compares dtypes, or other arguments
+    "unused_decides", "unused_decides_a_little", "unused_elements_decide",  # (the same)
+    "maximum_of_odd_sizes", "mean_of_neighbour_past_4096", "group_index_of_8_bits", "slot_of_16_bits", "last_nibble_of_long_rows",  # nor other sizes
     "flags_not_cleared",  # memory of dv_alloc() is not zeros in a program
     "writes_later", "writes_last_result",  # its thread writes at another time in each run: a failure need not repeat
 }
@@ -36,7 +38,7 @@ NOT_IN_PYTHON = {
     "zero_dims", "two_of_a_list", "two_of_ints", "empty_word", "word_of_next_tensor",  # nor are there guard pages beside an array's sizes, a list and a word
     "scratch_marker",  # nor what pieces left in their memory
     "table_of_first_number", "table_of_whole_number", "string_list_static", "max_cached_by_shape",  # takes a second process
-    "far_row_offset", "inner_dims_swapped", "int_index", "offset_in_int", "position_in_int", "rows_in_int", "slot_negative",  # takes sparse memory
+    "far_row_offset", "inner_dims_swapped", "int_index", "offset_in_int", "plane_offset_in_int", "position_in_int", "rows_in_int", "slot_negative",  # takes sparse memory
     "static_buffer",  # Python's threads seldom are in the same kernel
 }
 LUCK_IN_PYTHON = {

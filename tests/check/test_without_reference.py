@@ -15,7 +15,7 @@ def test_nothing_is_held_against(check, name):
 
 def test_hints_are_listed(check):
     report = check(FOLDER / "hints.c", "--only", "values", "--op", "repeat_like")
-    assert "unused(block, deterministic, name), if no result depends on it" in report["table"], report["table"]
+    assert "unused(like, block, deterministic, name), if no result depends on it" in report["table"], report["table"]
 
 
 def test_a_saturating_sum_passes_parallel(check):

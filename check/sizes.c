@@ -6,7 +6,7 @@
  *
  * Many operators violate a condition by what they compute: a sum of all elements before, a pooling that leaves out a rest. They
  * violate it at small sizes, too, or from some size on. A kernel that satisfies it at small sizes, not at one size, and again at
- * one at least twice as large, treats that size in another way: its last elements that are no whole vector, for example. So does
+ * one at least twice as large, treats that size in another way: the elements behind the last whole vector, for example. So does
  * a kernel that satisfies it at all sizes up to 255 and not at larger ones, by an index that is too narrow; an influence
  * counts then only if the result has the dim, too. Where integers of a tensor may select elements nothing is looked at, but for
  * the last element where all indices are the largest. */

@@ -249,13 +249,13 @@ def test_the_page(tmp_path):
         made = in_vllm + """
 from vllm.config import CompilationConfig, VllmConfig, set_current_vllm_config
 x = torch.randn(3, 8)
-for words in (["all"], ["none", "+silu_and_mul"], ["all", "-silu_and_mul"], ["none"]):
+for words in (["all"], ["none", "+silu_and_mul"], ["all", "-silu_and_mul"], ["none"], ["none", "+SiluAndMul"], ["all", "-SiluAndMul"]):
     with set_current_vllm_config(VllmConfig(compilation_config=CompilationConfig(custom_ops=words))) as config:
         layer = SiluAndMul()
     torch.testing.assert_close(layer(x), layer.forward_native(x))
     print(type(layer).__name__, layer.name, dovetail.policy.counts()["my_ops::swiglu"])
 """
         done = subprocess.run([sys.executable, "-c", made], check=True, capture_output=True, text=True, cwd=tmp_path / "my_ops")
-        ran = [f"MySiluAndMul silu_and_mul ({n}, 0)" for n in (1, 2, 2, 2)]  # by the name that vLLM's own layer has in words
-        assert done.stdout.splitlines()[-4:] == ran
+        # By the name that vLLM's own layer has in words, and by the one that vLLM gives to a class that replaces it.
+        assert done.stdout.splitlines()[-6:] == [f"MySiluAndMul silu_and_mul ({n}, 0)" for n in (1, 2, 2, 2, 3, 3)]
         assert "MySiluAndMul is registered in vLLM from __main__" in done.stderr

@@ -1,10 +1,12 @@
 """Names of layers that a program registers in vLLM in the place of vLLM's own.
 
 vLLM's CustomOp.register_oot gives such a class the name of the class that it replaces ("SiluAndMul"), so that the words of custom_ops
-("+silu_and_mul") have no effect on it. Once a library of Dovetail is loaded, such a class keeps the name in these words. Classes of vLLM
-and of its platforms (packages whose names begin with vllm) are left alone.
+("+silu_and_mul") have no effect on it. Once a library of Dovetail is loaded, such a class keeps the name in these words, and answers to
+both names. Classes of vLLM and of its platforms (packages whose names begin with vllm) are left alone.
 """
 import warnings
+
+import vllm.config
 
 from vllm.model_executor import custom_op
 
@@ -27,7 +29,7 @@ def install():
             kept = policy_name(layer, name or cls.__name__)
             layer = theirs(cls, layer, name)
             if kept and not layer.__module__.partition(".")[0].startswith("vllm"):
-                layer.name = kept
+                answer_to_both(layer, layer.name, kept)
                 warn_of_main(layer)
             return layer
 
@@ -35,6 +37,19 @@ def install():
 
     register_oot.__doc__ = theirs.__doc__
     custom_op.CustomOp.register_oot = classmethod(register_oot)
+
+
+def answer_to_both(layer, given, kept):
+    """Gives a layer the name `kept`; a word with the name that vLLM has given to it turns the layer on and off as well."""
+    theirs = layer.enabled.__func__
+    layer.name = kept
+
+    def enabled(cls):
+        words = vllm.config.get_cached_compilation_config().custom_ops
+        on, off = (any(sign + name in words for name in (given, cls.name)) for sign in "+-")
+        return on if on != off else theirs(cls)
+
+    layer.enabled = classmethod(enabled)
 
 
 def policy_name(layer, replaced):

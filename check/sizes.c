@@ -185,9 +185,14 @@ static bool find_influence(const dim *d, int64_t element, bool *changes)
     const check_tensor *t = &d->c->tensors[d->tensor];
     void *const data = one.values.tensors[d->tensor].data;
     const double was = check_get(data, element, t->dtype);
-    const bool real = check_is_float(t->dtype) && !d->job->op->looks_inside;
+    const bool real = check_is_float(t->dtype) && !d->job->op->looks_inside,
+               packed = check_is_integer(t->dtype) && t->dtype.code != 6 && t->dtype.bits < 64 && !d->job->op->looks_inside;
     const double far = 4 * (double)d->size * fmax(1, fmax(fabs(t->low), fabs(t->high))),
-                 to[] = { real ? far : t->low, real ? -far : t->high };
+                 flipped = t->dtype.code == 1 ? ldexp(1, t->dtype.bits) - 1 - was : -1 - was, /* some bits may not matter */
+        to[] = { real    ? far
+                : packed ? flipped
+                         : t->low,
+            real ? -far : t->high };
     bool any = false;
     memset(changes, 0, sizeof *changes * found.n);
     for (int k = 0; k < 2; k++) {

@@ -164,6 +164,25 @@ DV_OPERATOR(place, struct place, (bounds, x, out), .schema = "place(Tensor bound
     .contract = "bounds[n]:f32, x[m]:f32 -> out[m]:i64; sorted(bounds); parallel(m)",
     .kernels = DV_KERNELS(DV_KERNEL(struct place, "cpu", "f32", place_f32)));
 
+/* n bits of the bytes of each row: of the last byte there may be only one. */
+struct bits {
+    const dv_tensor *packed;
+    int64_t n;
+    dv_tensor *out;
+};
+static int bits_u8(dv_context *ctx, const struct bits *a)
+{
+    const int64_t bytes = a->packed->shape[1];
+    (void)ctx;
+    for (int64_t r = 0; r < a->packed->shape[0]; r++)
+        for (int64_t i = 0; i < a->n; i++)
+            ((uint8_t *)a->out->data)[r * a->n + i] = ((const uint8_t *)a->packed->data)[r * bytes + i / 8] >> i % 8 & 1;
+    return DV_OK;
+}
+DV_OPERATOR(bits, struct bits, (packed, n, out), .schema = "bits(Tensor packed, int n) -> Tensor out",
+    .contract = "packed[m ceildiv(n, 8)]:u8 -> out[m n]:bool; n >= 0; parallel(m)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct bits, "cpu", NULL, bits_u8)));
+
 /* The contract calls the hint unused, and so it is. */
 struct copied {
     const dv_tensor *x, *lengths;
@@ -182,4 +201,4 @@ DV_OPERATOR(copied, struct copied, (x, lengths, hint, out),
     .kernels = DV_KERNELS(DV_KERNEL(struct copied, "cpu", "f32", copied_f32)));
 
 DV_LIBRARY(unreferenced, &dv_op_blocks, &dv_op_smooth, &dv_op_pool, &dv_op_nearest, &dv_op_ranked, &dv_op_scatter, &dv_op_place,
-    &dv_op_copied);
+    &dv_op_bits, &dv_op_copied);

@@ -25,7 +25,7 @@ enum {
     MIN_HOLDING = 4, /* so many of the smallest sizes must satisfy a condition */
     NARROW = 255,
     SIZES = 40,
-    CONFIRMED = 3, /* contents with which a violation is repeated */
+    CONFIRMED = 8, /* contents with which a violation is repeated */
     TESTED = 4     /* elements along a large dim whose influence is tested */
 };
 static const double BASE_SECONDS = 0.15, JOB_SECONDS = 1, LARGE = 0x1p60;
@@ -187,15 +187,12 @@ static bool find_influence(const dim *d, int64_t element, bool *changes)
     const double was = check_get(data, element, t->dtype);
     const bool real = check_is_float(t->dtype) && !d->job->op->looks_inside,
                packed = check_is_integer(t->dtype) && t->dtype.code != 6 && t->dtype.bits < 64 && !d->job->op->looks_inside;
-    const double far = 4 * (double)d->size * fmax(1, fmax(fabs(t->low), fabs(t->high))),
-                 flipped = t->dtype.code == 1 ? ldexp(1, t->dtype.bits) - 1 - was : -1 - was, /* some bits may not matter */
-        to[] = { real    ? far
-                : packed ? flipped
-                         : t->low,
-            real ? -far : t->high };
+    const double far = 0x1p20, /* the same at each size: a kernel may cut numbers off */
+        flipped = t->dtype.code == 1 ? ldexp(1, t->dtype.bits) - 1 - was : -1 - was, /* some bits may not matter */
+        others[2][3] = { { packed ? flipped : t->low, t->high, t->low }, { far, -far, 0 } }, *to = others[real];
     bool any = false;
     memset(changes, 0, sizeof *changes * found.n);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         if (!(to[k] < was || to[k] > was))
             continue;
         check_put(data, element, t->dtype, to[k]);
@@ -435,8 +432,9 @@ static bool is_fault(bool may_be_narrow, const int64_t *sizes, const enum verdic
     return *also || (narrow && smaller >= MIN_HOLDING);
 }
 
-/* Repeats a violation with other contents, the last time with elements of which each is larger than the one before. */
-static bool is_confirmed(dim *d, condition *is, check_case *c)
+/* Repeats a condition with other contents, the last time with elements of which each is larger than the one before. True: the
+ * verdict is the same each time. */
+static bool is_confirmed(dim *d, condition *is, enum verdict verdict, check_case *c)
 {
     const uint64_t seed = c->seed;
     bool confirmed = true;
@@ -445,7 +443,7 @@ static bool is_confirmed(dim *d, condition *is, check_case *c)
     memcpy(words, d->words, sizeof words);
     for (uint64_t k = 1; k < CONFIRMED && confirmed; k++) {
         c->seed = seed + 64 * k;
-        confirmed = is(d) == VIOLATED;
+        confirmed = is(d) == verdict;
     }
     c->seed = seed;
     ascending = *c;
@@ -453,7 +451,7 @@ static bool is_confirmed(dim *d, condition *is, check_case *c)
         if (check_is_float(c->tensors[i].dtype) && c->tensors[i].fill == CHECK_RANDOM)
             ascending.tensors[i].fill = CHECK_ASCENDING;
     d->c = &ascending;
-    confirmed = confirmed && check_accepts(d->job->op, &ascending) && is(d) == VIOLATED;
+    confirmed = confirmed && check_accepts(d->job->op, &ascending) && is(d) == verdict;
     d->c = c;
     memcpy(d->words, words, sizeof words);
     return confirmed;
@@ -462,7 +460,8 @@ static bool is_confirmed(dim *d, condition *is, check_case *c)
 /* Compares the sizes of one dim by one condition. */
 static void compare_sizes(check_job *job, const check_case *base, dim *d, size_t which, double end)
 {
-    static check_case c;
+    static check_case c, larger;
+    char words[sizeof d->words];
     int64_t sizes[SIZES], also = 0;
     uint32_t holding = 0;
     const bool may_be_narrow = !has_large_number(job->op, base);
@@ -487,16 +486,20 @@ static void compare_sizes(check_job *job, const check_case *base, dim *d, size_t
     }
     for (size_t k = 0; k < n && job->result->outcome == CHECK_PASS; k++) {
         if (verdicts[k] != VIOLATED || !is_fault(may_be_narrow, sizes, verdicts, n, k, &also) || !resize(d, base, sizes[k], &c) ||
-            conditions[which].is(d) != VIOLATED || !is_confirmed(d, conditions[which].is, &c))
+            conditions[which].is(d) != VIOLATED || !is_confirmed(d, conditions[which].is, VIOLATED, &c))
             continue;
-        if (which == ALL && !also && !d->in_result)
+        memcpy(words, d->words, sizeof words);
+        const bool in_result = d->in_result;
+        if (also && (!resize(d, base, also, &larger) || !is_confirmed(d, conditions[which].is, HOLDS, &larger)))
+            continue;
+        if (which == ALL && !also && !in_result)
             continue;
         if (also)
             snprintf(others, sizeof others, " and for %lld", (long long)also);
         job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
         check_in_hand_with_results(job, &c);
         check_fail(job, conditions[which].kind, "with '%s' of %lld %s, and not for smaller sizes%s: %s", d->name,
-            (long long)sizes[k], conditions[which].what, others, d->words);
+            (long long)sizes[k], conditions[which].what, others, words);
     }
 }
 

@@ -183,6 +183,33 @@ DV_OPERATOR(bits, struct bits, (packed, n, out), .schema = "bits(Tensor packed, 
     .contract = "packed[m ceildiv(n, 8)]:u8 -> out[m n]:bool; n >= 0; parallel(m)",
     .kernels = DV_KERNELS(DV_KERNEL(struct bits, "cpu", NULL, bits_u8)));
 
+/* Rows in steps of a scale for each group, and how many numbers were cut off. */
+struct steps {
+    const dv_tensor *x, *scale;
+    int64_t group;
+    dv_tensor *out, *cut;
+};
+static int steps_f32(dv_context *ctx, const struct steps *a)
+{
+    const int64_t m = a->x->shape[0], k = a->x->shape[1], groups = a->scale->shape[1];
+    (void)ctx;
+    for (int64_t i = 0; i < m; i++) {
+        int32_t *cut = (int32_t *)a->cut->data + i;
+        *cut = 0;
+        for (int64_t j = 0; j < k; j++) {
+            const float x = rintf(
+                ((const float *)a->x->data)[i * k + j] / ((const float *)a->scale->data)[i * groups + j / a->group]);
+            *cut += !(x >= -128 && x <= 127);
+            ((int8_t *)a->out->data)[i * k + j] = (int8_t)(isnan(x) ? 0 : fmaxf(-128, fminf(127, x)));
+        }
+    }
+    return DV_OK;
+}
+DV_OPERATOR(steps, struct steps, (x, scale, group, out, cut),
+    .schema = "steps(Tensor x, Tensor scale, int group) -> (Tensor out, Tensor cut)",
+    .contract = "x[m k]:f32, scale[m ceildiv(k, group)]:f32 -> out[m k]:i8, cut[m]:i32; group > 0; parallel(m)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct steps, "cpu", "f32", steps_f32)));
+
 /* The contract calls the hint unused, and so it is. */
 struct copied {
     const dv_tensor *x, *lengths;
@@ -201,4 +228,4 @@ DV_OPERATOR(copied, struct copied, (x, lengths, hint, out),
     .kernels = DV_KERNELS(DV_KERNEL(struct copied, "cpu", "f32", copied_f32)));
 
 DV_LIBRARY(unreferenced, &dv_op_blocks, &dv_op_smooth, &dv_op_pool, &dv_op_nearest, &dv_op_ranked, &dv_op_scatter, &dv_op_place,
-    &dv_op_bits, &dv_op_copied);
+    &dv_op_bits, &dv_op_steps, &dv_op_copied);

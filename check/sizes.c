@@ -8,7 +8,7 @@
  * violate it at small sizes, too, or from some size on. A kernel that satisfies it at small sizes, not at one size, and again at
  * one at least twice as large, treats that size in another way: the elements behind the last whole vector, for example. So does
  * a kernel that satisfies it at all sizes up to 255 and not at larger ones, by an index that is too narrow; an influence
- * counts then only if the result has the dim, too. Where integers of a tensor may select elements nothing is looked at, but for
+ * counts only if the result has the dim, too. Where integers of a tensor may select elements nothing is looked at, but for
  * the last element where all indices are the largest. */
 #include <math.h>
 #include <string.h>
@@ -347,12 +347,14 @@ static bool resize(dim *d, const check_case *base, int64_t size, check_case *c)
         (d->last && !check_fit(d->job->op, c, base, facts)) || check_case_largest(c) > MAX_ELEMENTS ||
         check_work_with_numbers(d->job->op, c) > 4.0 * MAX_ELEMENTS)
         return false;
+    bool bounded = !d->last;
     for (size_t i = 0; i < c->ntensors && d->last; i++)
         if (check_is_integer(c->tensors[i].dtype) && facts[i].most < INT64_MAX && facts[i].least <= facts[i].most) {
+            bounded = true;
             c->tensors[i].low = c->tensors[i].high = (double)facts[i].most;
             c->tensors[i].fill = CHECK_RANDOM;
         }
-    if (!check_accepts(d->job->op, c))
+    if (!bounded || !check_accepts(d->job->op, c))
         return false;
     d->known = d->placed = find_results(d, base, base_size);
     for (size_t i = 0; i < c->ntensors; i++)
@@ -492,8 +494,8 @@ static void compare_sizes(check_job *job, const check_case *base, dim *d, size_t
         const bool in_result = d->in_result;
         if (also && (!resize(d, base, also, &larger) || !is_confirmed(d, conditions[which].is, HOLDS, &larger)))
             continue;
-        if (which == ALL && !also && !in_result)
-            continue;
+        if ((which == ALL && !in_result) || (which == LAST && also))
+            continue; /* a window or a rest that is left out may have no influence at some sizes */
         if (also)
             snprintf(others, sizeof others, " and for %lld", (long long)also);
         job->how = (check_how){ .show = CHECK_SHOW_NOTHING };

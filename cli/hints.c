@@ -319,6 +319,11 @@ static void explain_linker(const char *text, cli_hints *out)
             name);
         if (!strncmp(name, "dv_op_", 6))
             say(out, &nowhere, "DV_LIBRARY lists an operator that none of these files declares: name the file that does");
+        else if (!strncmp(name, "__", 2) && strstr(name, "san_"))
+            say(out, &nowhere,
+                "clang does not link a sanitizer's runtime into a library: add -X -shared-libsan, and begin the program with "
+                "that "
+                "runtime in LD_PRELOAD");
         else
             say(out, &nowhere, message);
         free(message);

@@ -426,6 +426,11 @@ def test_link_errors(project, source):
     assert "two of the files have a DV_LIBRARY" in project("build", "a.c", "b.c", code=1).err
 
 
+@pytest.mark.skipif(not shutil.which("clang"), reason="no clang here")
+def test_the_runtime_of_a_sanitizer_of_clang(project):
+    assert "add -X -shared-libsan" in project("build", "--cc", "clang", "-X", "-fsanitize=undefined", code=1).err
+
+
 def test_exactly_one_symbol(project, source):
     project.write("my_ops.c", source.split("DV_LIBRARY(")[0])
     assert "exports no 'dovetail_library_1'" in project("build", code=1).err

@@ -177,6 +177,7 @@ void check_put(void *data, int64_t i, dv_dtype dtype, double x);
 double check_get(const void *data, int64_t i, dv_dtype dtype);
 double check_unit(dv_dtype dtype); /* half a unit in the last place: 2^-24 for f32; 1 for what is not a float */
 bool check_is_float(dv_dtype dtype);
+bool check_is_complex(dv_dtype dtype);
 bool check_is_integer(dv_dtype dtype); /* bool too */
 
 /* A case's values for dv_call(), with memory of the caller. It points into itself, so it cannot be copied. */
@@ -556,6 +557,14 @@ size_t check_heap_overlapping(void); /* bytes of a memcpy() of the last kernel w
 bool check_heap_wrong_free(void);    /* it aborted because a block was freed twice, or an address that malloc() never returned */
 
 /* ---- Tolerances (tolerance.c) ---------------------------------------------------------------------------------------- */
+
+/* The mean error of results of 16 bits, in units in the last place. unit: of a number between 1 and 2. */
+typedef struct check_bias { double unit, n, sum, squares; } check_bias;
+/* Adds an element. Leaves out one that is not finite, near 0, or farther off than two units. */
+void check_bias_add(check_bias *b, double found, double expected);
+/* True if there are enough elements, and their mean error is one that rounding to nearest does not have. *mean: negative nearer
+ * to zero. */
+bool check_is_biased(const check_bias *b, double *mean);
 
 /* The tolerance between two right results of a case: |a - b| <= atol + rtol * |b|. alone: b is the only opinion. 0, 0: exact. */
 /* alike: the roundings of a sum of equal terms go one way, which moved arguments do not show: so many times as far. */

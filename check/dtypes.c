@@ -1,6 +1,7 @@
 /* Comparison of a call with the same call in other dtypes: a test for operators without any reference. A call in bf16, f16 or f32
- * must give the results of the same call in f32 or f64, up to rounding. A call in f64 must be more precise than f32: its results
- * must follow changes of the arguments that f32 cannot represent.
+ * must give the results of the same call in f32 or f64, up to rounding; c64 those of c128. A call in f64 or c128 must be more
+ * precise than f32: its results must follow changes of the arguments that f32 cannot represent. Results that are integers, and
+ * all results of integers, must be those of two wider dtypes, if these two agree.
  *
  * An operator may round intermediate results, and may have jumps, where rounding chooses a side. So a difference is reported only
  * in the third case that has one. Results are not compared after they jumped in three cases when the arguments moved by the
@@ -20,9 +21,21 @@ enum {
     MAX_MAGNITUDE = 20, /* of elements: their squares are finite in f16 */
 };
 
+enum { OUTS = CHECK_RESULTS + CHECK_TENSORS };
+enum changed { TENSORS, NUMBERS, CHANGED }; /* what look_for_f32() changes: all tensors, or all numbers */
+
+/* What was found so far: [1] in cases of which a dim was made long, [0] in the others. */
+static struct counts {
+    uint32_t wider, two;                /* cases compared with a wider dtype, and with two */
+    uint32_t different, biased, unlike; /* cases in which results were different, biased, and unlike those of two dtypes */
+    uint32_t jumps[OUTS];               /* cases in which a result was seen to jump */
+    uint32_t tries[CHANGED], rough_cases[CHANGED][OUTS];
+    int64_t rough[CHANGED][OUTS], all[CHANGED][OUTS];
+} counts_of[2], *counts = counts_of;
+
 static const check_row any_row = { .name = "", .index = 0 };
 
-/* Returns the next wider float dtype: f32 for 16 bits, f64 for f32. Other dtypes are returned unchanged. */
+/* Returns the next wider float or complex dtype: f32 for 16 bits, f64 for f32. Other dtypes are returned unchanged. */
 static dv_dtype wider(dv_dtype d)
 {
     dv_dtype wide = d;
@@ -30,8 +43,23 @@ static dv_dtype wider(dv_dtype d)
         dv_dtype_parse("f32", &wide);
     if (dv_dtype_key(d) == DV_DTYPE_f32)
         dv_dtype_parse("f64", &wide);
+    if (check_is_complex(d) && d.bits < 128)
+        wide.bits = (uint8_t)(2 * d.bits);
     return wide;
 }
+
+/* Returns a signed dtype of so many bits for an integer dtype of fewer. Other dtypes are returned unchanged. */
+static dv_dtype wider_integer(dv_dtype d, uint8_t bits)
+{
+    return d.code < 2 && d.bits >= 8 && d.bits < bits ? (dv_dtype){ 0, bits, 1 } : d;
+}
+static dv_dtype to_32_bits(dv_dtype d) { return wider_integer(d, 32); }
+static dv_dtype to_64_bits(dv_dtype d) { return wider_integer(d, 64); }
+
+/* Returns a float dtype of so many bits for an integer dtype. Other dtypes are returned unchanged. */
+static dv_dtype to_float(dv_dtype d, uint8_t bits) { return d.code < 2 && d.bits >= 8 ? (dv_dtype){ 2, bits, 1 } : d; }
+static dv_dtype to_f32(dv_dtype d) { return to_float(d, 32); }
+static dv_dtype to_f64(dv_dtype d) { return to_float(d, 64); }
 
 /* True if only rounding can make the numbers of a case differ between dtypes. Then its tensors are not empty or large, and real
  * elements are neither special nor larger than MAX_MAGNITUDE. */
@@ -48,9 +76,16 @@ static bool is_mild(const check_case *c)
     return mild;
 }
 
-/* Copies a case to `out` with wider dtypes. *unit: rounding unit of the narrowest type that was widened. False: no tensor can be
- * widened, or the contract does not accept the new case. */
-static bool widen(const check_op *op, const check_case *c, check_case *out, double *unit)
+/* Returns check_unit() of a number, or of a part of a complex number. */
+static double unit_of(dv_dtype d)
+{
+    check_numbers_in(&d);
+    return check_unit(d);
+}
+
+/* Copies a case to `out` with the dtypes that `change` returns. *unit: the largest rounding unit of a float dtype that was
+ * changed. False: no tensor changes, or the contract does not accept the new case. */
+static bool with_dtypes(const check_op *op, const check_case *c, dv_dtype (*change)(dv_dtype), check_case *out, double *unit)
 {
     bool any = false;
     *unit = 0;
@@ -58,11 +93,11 @@ static bool widen(const check_op *op, const check_case *c, check_case *out, doub
     for (size_t k = 0; k < op->nnames; k++)
         if (op->names[k].kind == CHECK_NAME_DTYPE && c->names.bound[k]) {
             dv_dtype *d = &out->names.dtypes[op->names[k].at];
-            *d = wider(*d);
+            *d = change(*d);
         }
     for (size_t i = 0; i < c->nargs; i++) /* a dtype that is an argument, as of a result */
         if (out->args[i].type == DV_VALUE_DTYPE)
-            out->args[i].as.dtype = wider(out->args[i].as.dtype);
+            out->args[i].as.dtype = change(out->args[i].as.dtype);
     if (!check_fit(op, out, c, NULL))
         return false;
     for (size_t i = 0; i < c->ntensors; i++) {
@@ -70,12 +105,17 @@ static bool widen(const check_op *op, const check_case *c, check_case *out, doub
         const bool same = dv_dtype_key(a->dtype) == dv_dtype_key(b->dtype);
         if (a->present != b->present || a->ndim != b->ndim || memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim))
             return false;
-        if (a->present && !same && dv_dtype_key(wider(a->dtype)) != dv_dtype_key(b->dtype))
+        if (a->present && !same && dv_dtype_key(change(a->dtype)) != dv_dtype_key(b->dtype))
             return false;
         any |= a->present && !same;
-        *unit = a->present && !same ? fmax(*unit, check_unit(a->dtype)) : *unit;
+        *unit = a->present && !same && !check_is_integer(a->dtype) ? fmax(*unit, unit_of(a->dtype)) : *unit;
     }
     return any && check_accepts(op, out);
+}
+
+static bool widen(const check_op *op, const check_case *c, check_case *out, double *unit)
+{
+    return with_dtypes(op, c, wider, out, unit);
 }
 
 static bool call_and_take(
@@ -90,15 +130,38 @@ static bool call_and_take(
     return !to->incomplete;
 }
 
-static bool is_real(const check_out *o) { return check_is_float(o->t.dtype) && o->t.dtype.bits >= 16 && !o->number; }
+/* True if an output holds real or complex numbers, which may be rounded. */
+static bool is_real(const check_out *o)
+{
+    return ((check_is_float(o->t.dtype) && o->t.dtype.bits >= 16) || check_is_complex(o->t.dtype)) && !o->number;
+}
+
+/* Returns how many numbers an output holds: a complex element has two. */
+static int64_t numbers_of(const check_out *o)
+{
+    dv_dtype dtype = o->t.dtype;
+    return dv_numel(&o->t) * check_numbers_in(&dtype);
+}
+
+static double number_of(const check_out *o, int64_t i)
+{
+    dv_dtype dtype = o->t.dtype;
+    const int parts = check_numbers_in(&dtype);
+    return check_out_number(o, i / parts, (int)(i % parts));
+}
+
+/* Prints the element that number i of an output belongs to. */
+static void print_element(const check_op *op, const check_out *o, int64_t i, char *words, size_t size)
+{
+    check_out_element(op, o, i / (numbers_of(o) / dv_numel(&o->t)), words, size);
+}
 
 static bool same_shapes(const check_outs *a, const check_outs *b)
 {
     bool same = a->n == b->n;
     for (size_t k = 0; k < a->n && same; k++)
         same = a->of[k].slot == b->of[k].slot && a->of[k].t.ndim == b->of[k].t.ndim &&
-            !memcmp(a->of[k].dims, b->of[k].dims, sizeof *a->of[k].dims * (size_t)a->of[k].t.ndim) &&
-            is_real(&a->of[k]) == is_real(&b->of[k]);
+            !memcmp(a->of[k].dims, b->of[k].dims, sizeof *a->of[k].dims * (size_t)a->of[k].t.ndim);
     return same;
 }
 
@@ -112,50 +175,72 @@ static double largest_real(const check_case *c)
     return most;
 }
 
+/* True if the contract says how far off results are. */
+static bool has_tolerance(const check_op *op) { return op->rtol >= 0 || op->atol >= 0 || op->rounded > 0; }
+
+/* Returns the largest finite number of a float dtype, or of a part of a complex one. */
+static double largest_of(dv_dtype d)
+{
+    check_numbers_in(&d);
+    return check_largest(d);
+}
+
 /* ---- Narrow and wide ------------------------------------------------------------------------------------------------------ */
 
 static void compare_with_wider(check_job *job, const check_case *c)
 {
     static check_case wide;
     static check_outs found, expected, up, down;
-    static uint32_t jumps[CHECK_RESULTS + CHECK_TENSORS]; /* in how many cases a result was seen to jump */
-    static uint32_t different, tried;
     char where[200];
     double unit;
     const uint32_t needed = job->result->cases ? MIN_DIFFERENT : 1; /* 1: it is being made smaller */
-    if (!widen(job->op, c, &wide, &unit) || (job->result->cases && tried++ >= MAX_CASES) ||
+    if (!widen(job->op, c, &wide, &unit) || (job->result->cases && counts->wider++ >= MAX_CASES) ||
         !call_and_take(job, job->row, c, c, 0, &found) || !call_and_take(job, &any_row, &wide, c, 0, &expected) ||
         !call_and_take(job, &any_row, &wide, c, unit, &up) || !call_and_take(job, &any_row, &wide, c, unit / 4, &down) ||
         !same_shapes(&found, &expected) || !same_shapes(&expected, &up) || !same_shapes(&expected, &down))
         return;
     for (size_t k = 0; k < found.n; k++) {
         const check_out *a = &found.of[k], *b = &expected.of[k];
-        const double largest = fmax(check_out_largest(a), check_out_largest(b)), last = fmax(unit, check_unit(a->t.dtype));
-        const int64_t n = dv_numel(&a->t);
+        const double largest = fmax(check_out_largest(a), check_out_largest(b)), last = fmax(unit, unit_of(a->t.dtype));
+        const int64_t n = numbers_of(a);
         const check_tolerance t = check_tolerance_of(job->op, c, a->t.dtype, n, true);
         const double numbers = largest_real(c), scale = fmax(largest, numbers);
         bool jump = false;
-        if (!is_real(a))
+        if (!is_real(a) || !is_real(b))
             continue;
         for (int64_t i = 0; i < n && !jump; i++) {
-            const double moved = fmax(fabs(check_out_number(&up.of[k], i, 0) - check_out_number(b, i, 0)),
-                fabs(check_out_number(&down.of[k], i, 0) - check_out_number(b, i, 0)));
+            const double moved = fmax(
+                fabs(number_of(&up.of[k], i) - number_of(b, i)), fabs(number_of(&down.of[k], i) - number_of(b, i)));
             jump = !(moved <= JUMP * last * scale);
         }
-        jumps[k] += jump;
-        for (int64_t i = 0; i < n && !jump && jumps[k] < MIN_DIFFERENT; i++) {
-            const double x = check_out_number(a, i, 0), y = check_out_number(b, i, 0);
-            const double moved = fmax(fabs(check_out_number(&up.of[k], i, 0) - y), fabs(check_out_number(&down.of[k], i, 0) - y));
+        counts->jumps[k] += jump;
+        check_bias bias = { .unit = 2 * unit_of(a->t.dtype) };
+        double mean;
+        for (int64_t i = 0; i < n && !jump && a->t.dtype.bits == 16 && !has_tolerance(job->op); i++)
+            check_bias_add(&bias, number_of(a, i), number_of(b, i));
+        if (check_is_biased(&bias, &mean) && ++counts->biased >= needed) {
+            job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
+            check_fail(job, "bias",
+                "the elements of %s %s (%s) lie %.2f units in the last place %s zero than those of the same call in %s, in the "
+                "mean "
+                "of %.0f: they are not rounded to nearest",
+                a->slot < job->op->nargs ? "argument" : "result", job->op->slots[a->slot].name, dv_dtype_name(a->t.dtype),
+                fabs(mean), mean < 0 ? "nearer to" : "farther from", dv_dtype_name(b->t.dtype), bias.n);
+            return;
+        }
+        for (int64_t i = 0; i < n && !jump && counts->jumps[k] < MIN_DIFFERENT; i++) {
+            const double x = number_of(a, i), y = number_of(b, i);
+            const double moved = fmax(fabs(number_of(&up.of[k], i) - y), fabs(number_of(&down.of[k], i) - y));
             const double allowed = t.atol + t.rtol * fabs(y) + UNITS * last * fmax(fabs(y), numbers) + UNITS * moved;
             if ((isfinite(x) && isfinite(y) && fabs(x - y) <= allowed) || (isnan(x) && isnan(y)) || x == y)
                 continue;
             if (!isfinite(x) && !isfinite(y) && !isnan(x) == !isnan(y))
                 continue;
-            if (isinf(x) && fabs(y) + allowed > check_largest(a->t.dtype) && !signbit(x) == !signbit(y))
+            if (isinf(x) && fabs(y) + allowed > largest_of(a->t.dtype) && !signbit(x) == !signbit(y))
                 continue; /* the narrow dtype has no such number */
-            if (++different < needed)
+            if (++counts->different < needed)
                 return;
-            check_out_element(job->op, a, i, where, sizeof where);
+            print_element(job->op, a, i, where, sizeof where);
             job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
             check_fail(job, "other dtype",
                 "%s (%s) is %.9g, and with the same numbers in wider dtypes it is %.9g (%s); rounding explains %.3g", where,
@@ -165,9 +250,86 @@ static void compare_with_wider(check_job *job, const check_case *c)
     }
 }
 
+/* ---- Integers ------------------------------------------------------------------------------------------------------------- */
+
+/* True if an output of an integer dtype can hold this number. */
+static bool holds(dv_dtype d, double x)
+{
+    const double most = d.code == 6 ? 1 : ldexp(1, d.bits - (d.code == 0)) - 1;
+    return x <= most && x >= (d.code == 0 ? -most - 1 : 0);
+}
+
+/* Compares integers, or all results of integers, with those of the same call in two wider dtypes, where these two agree: what
+ * depends on the width of a dtype by its nature (a hash, the leading zeros) differs there, too. An integer is compared with a
+ * real number that is a whole one, and may differ by 1. `change`, `more`: the dtypes. */
+static void compare_with_two(check_job *job, const check_case *c, dv_dtype (*change)(dv_dtype), dv_dtype (*more)(dv_dtype))
+{
+    static check_case wide, widest;
+    static check_outs found, expected, second, up, down;
+    enum { MAX_WHOLE = 1 << 24 }; /* the largest integer that f32 counts to */
+    char where[200];
+    double unit, next;
+    const uint32_t needed = job->result->cases ? MIN_DIFFERENT : 1; /* 1: it is being made smaller */
+    if ((job->result->cases && counts->two >= MAX_CASES) || !with_dtypes(job->op, c, change, &wide, &unit) ||
+        !with_dtypes(job->op, change == more ? &wide : c, more, &widest, &next) ||
+        !call_and_take(job, job->row, c, c, 0, &found) || !call_and_take(job, &any_row, &wide, c, 0, &expected) ||
+        !call_and_take(job, &any_row, &widest, c, 0, &second) || !same_shapes(&found, &expected) ||
+        !same_shapes(&expected, &second))
+        return;
+    const bool moves = unit > 0;
+    if (moves &&
+        (!call_and_take(job, &any_row, &widest, c, UNITS * unit, &up) || !same_shapes(&second, &up) ||
+            !call_and_take(job, &any_row, &widest, c, unit, &down) || !same_shapes(&second, &down)))
+        return;
+    counts->two += job->result->cases > 0;
+    for (size_t k = 0; k < found.n; k++) {
+        const check_out *a = &found.of[k], *b = &expected.of[k];
+        const int64_t n = numbers_of(a);
+        const check_tolerance t = check_tolerance_of(job->op, c, a->t.dtype, n, true);
+        const bool real = !check_is_integer(a->t.dtype), whole = !real && !check_is_integer(b->t.dtype);
+        int64_t compared = 0, wrong = 0, first = -1;
+        bool steady = true; /* no number follows a small change of real arguments */
+        if (real && (moves || !is_real(a) || !is_real(b)))
+            continue;
+        for (int64_t i = 0; i < n; i++) {
+            const double x = number_of(a, i), y = number_of(b, i), z = number_of(&second.of[k], i);
+            const bool moved = moves && (number_of(&up.of[k], i) != z || number_of(&down.of[k], i) != z);
+            steady &= !moved;
+            if (moved || y != z || (!real && !holds(a->t.dtype, y)) || (whole && (y != floor(y) || fabs(y) > MAX_WHOLE)))
+                continue;
+            compared++;
+            if (x == y || (whole && fabs(x - y) <= 1) || (isnan(x) && isnan(y)) ||
+                (real && fabs(x - y) <= t.atol + t.rtol * fabs(y)))
+                continue;
+            wrong++;
+            first = first < 0 || (fabs(x - y) > 1 && fabs(number_of(a, first) - number_of(b, first)) <= 1) ? i : first;
+        }
+        if (!wrong || (!steady && (2 * wrong < compared || fabs(number_of(a, first) - number_of(b, first)) <= 1)) ||
+            ++counts->unlike < needed)
+            continue;
+        print_element(job->op, a, first, where, sizeof where);
+        job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
+        size_t i = 0;
+        while (dv_dtype_key(c->tensors[i].dtype) == dv_dtype_key(wide.tensors[i].dtype))
+            i++;
+        check_fail(job, "other dtype", "%s (%s) is %.9g where '%s' is %s, and %.9g with the same numbers in %s and in %s", where,
+            dv_dtype_name(a->t.dtype), number_of(a, first), job->op->slots[check_tensor_argument(c, i)].name,
+            dv_dtype_name(c->tensors[i].dtype), number_of(b, first), dv_dtype_name(wide.tensors[i].dtype),
+            dv_dtype_name(widest.tensors[i].dtype));
+        return;
+    }
+}
+
 /* ---- f64 ------------------------------------------------------------------------------------------------------------------ */
 
-/* True if the case has real tensors and all of them are f64. */
+/* True for f64 and c128. */
+static bool has_64_bits(dv_dtype d)
+{
+    check_numbers_in(&d);
+    return dv_dtype_key(d) == DV_DTYPE_f64;
+}
+
+/* True if the case has real or complex tensors and all of them are f64 or c128. */
 static bool is_all_f64(const check_case *c)
 {
     bool any = false;
@@ -175,7 +337,7 @@ static bool is_all_f64(const check_case *c)
         const check_tensor *t = &c->tensors[i];
         if (!t->present || check_is_integer(t->dtype))
             continue;
-        if (dv_dtype_key(t->dtype) != DV_DTYPE_f64)
+        if (!has_64_bits(t->dtype))
             return false;
         any = true;
     }
@@ -205,9 +367,6 @@ static bool with_moved_numbers(const check_op *op, const check_case *c, double b
     return any && check_accepts(op, out);
 }
 
-/* What look_for_f32() changes: all tensors, or all numbers. */
-enum changed { TENSORS, NUMBERS, CHANGED };
-
 static bool call_changed(const check_job *job, const check_case *c, enum changed what, double by, check_outs *to)
 {
     static check_case moved;
@@ -220,33 +379,29 @@ static bool call_changed(const check_job *job, const check_case *c, enum changed
  * it. */
 static void look_for_f32(check_job *job, const check_case *c, enum changed what)
 {
-    enum { OUTS = CHECK_RESULTS + CHECK_TENSORS };
     static check_outs found, near, far;
-    static int64_t roughs[CHANGED][OUTS], alls[CHANGED][OUTS];
-    static uint32_t counts[CHANGED][OUTS], tries[CHANGED];
-    int64_t *rough = roughs[what], *all = alls[what];
-    uint32_t *cases = counts[what];
+    int64_t *rough = counts->rough[what], *all = counts->all[what];
+    uint32_t *cases = counts->rough_cases[what];
     const bool first = job->result->cases; /* else it is being made smaller */
-    if (job->op->rtol > 0 || job->op->atol > 0 || !is_all_f64(c) || (first && tries[what] >= MAX_CASES) ||
+    if (job->op->rtol > 0 || job->op->atol > 0 || !is_all_f64(c) || (first && counts->tries[what] >= MAX_CASES) ||
         !call_changed(job, c, what, 0x1p-34, &near) || !call_changed(job, c, what, 0x1p-20, &far) ||
         !call_changed(job, c, what, 0, &found) || !same_shapes(&found, &near) || !same_shapes(&found, &far))
         return;
-    tries[what]++;
+    counts->tries[what]++;
     for (size_t k = 0; k < found.n; k++) {
         const check_out *o = &found.of[k];
-        const int64_t n = dv_dtype_key(o->t.dtype) == DV_DTYPE_f64 && !o->number ? dv_numel(&o->t) : 0;
+        const int64_t n = has_64_bits(o->t.dtype) && !o->number ? numbers_of(o) : 0;
         const check_tolerance t = check_tolerance_of(job->op, c, o->t.dtype, n, true); /* what f64 itself loses */
         double most = 0;
         int64_t now = 0;
         for (int64_t i = 0; i < n; i++) {
-            const double by = fabs(check_out_number(&far.of[k], i, 0) - check_out_number(o, i, 0));
+            const double by = fabs(number_of(&far.of[k], i) - number_of(o, i));
             most = isfinite(by) ? fmax(most, by) : INFINITY;
         }
         if (!(most > 0) || most > 0x1p-10 * check_out_largest(o)) /* it is flat, or jumps, or nearly divides by zero */
             continue;
         for (int64_t i = 0; i < n; i++) {
-            const double x = check_out_number(o, i, 0), by = check_out_number(&far.of[k], i, 0) - x,
-                         small = check_out_number(&near.of[k], i, 0) - x;
+            const double x = number_of(o, i), by = number_of(&far.of[k], i) - x, small = number_of(&near.of[k], i) - x;
             all[k] += fabs(by) > 0x1p-6 * most;
             now += fabs(by) > 0x1p-6 * most && fabs(by - 0x1p14 * small) > 0x1p-4 * most + 0x1p14 * (t.atol + t.rtol * fabs(x));
         }
@@ -256,53 +411,98 @@ static void look_for_f32(check_job *job, const check_case *c, enum changed what)
             continue;
         job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
         check_fail(job, "f64 in f32",
-            "%lld elements of %s %s (f64) do not follow when each %s changes by 2^-34 of it, as they do when by 2^-20: "
+            "%lld elements of %s %s (%s) do not follow when each %s changes by 2^-34 of it, as they do when by 2^-20: "
             "something is "
             "computed in f32",
             (long long)now, o->slot < job->op->nargs ? "argument" : "result", job->op->slots[o->slot].name,
-            what == TENSORS ? "argument" : "number");
+            dv_dtype_name(o->t.dtype), what == TENSORS ? "argument" : "number");
         return;
     }
 }
 
-/* Copies a case to `out` with positive numbers, whose sums grow: a narrow type loses the small terms of a long sum. False: the
- * case has no dim of LONG or more, or the contract does not accept positive numbers. */
+/* Copies a case to `out` with positive numbers, whose sums grow: a narrow type loses the small terms of a long sum. Integers
+ * change only if there are no other numbers, since some may be indices. False: the case has no dim of LONG or more, or the
+ * contract does not accept positive numbers. */
 static bool with_positive(const check_op *op, const check_case *c, check_case *out)
 {
     enum { LONG = 256 };
-    bool any = false;
+    bool any = false, integers = true;
     *out = *c;
+    for (size_t i = 0; i < c->ntensors; i++)
+        integers &= !c->tensors[i].present || check_is_integer(c->tensors[i].dtype);
     for (size_t i = 0; i < c->ntensors; i++) {
         check_tensor *t = &out->tensors[i];
         for (int32_t d = 0; d < t->ndim; d++)
             any |= t->present && t->shape[d] >= LONG;
-        if (!t->present || check_is_integer(t->dtype))
+        if (!t->present || (check_is_integer(t->dtype) && (!integers || check_is_placed(t))))
             continue;
         t->fill = CHECK_RANDOM;
-        t->low = 0.25;
-        t->high = 2;
+        t->low = integers ? 1 : 0.25;
+        t->high = integers ? 3 : 2;
     }
     return any && check_accepts(op, out);
 }
 
-void check_other_dtypes(check_job *job, const check_case *c)
+/* Makes all comparisons of one case. */
+static void compare(check_job *job, const check_case *c)
 {
-    static check_case positive, wide, wider_still;
+    static check_case positive, wide, widest;
     double unit;
-    if (job->op->random || !is_mild(c))
-        return;
     compare_with_wider(job, c);
+    if (job->result->outcome == CHECK_PASS)
+        compare_with_two(job, c, wider, wider);
+    if (job->result->outcome == CHECK_PASS)
+        compare_with_two(job, c, to_32_bits, to_64_bits);
+    if (job->result->outcome == CHECK_PASS)
+        compare_with_two(job, c, to_f32, to_f64);
     if (job->result->outcome == CHECK_PASS && job->result->cases && with_positive(job->op, c, &positive)) {
         compare_with_wider(job, &positive);
+        if (job->result->outcome == CHECK_PASS)
+            compare_with_two(job, &positive, to_32_bits, to_64_bits);
         if (job->result->outcome != CHECK_PASS)
             check_in_hand(job, &positive);
     }
     const check_case *f64 = is_all_f64(c) ? c : NULL; /* or the same call in f64, if the row takes it */
     if (!f64 && job->result->cases && widen(job->op, c, &wide, &unit))
-        f64 = is_all_f64(&wide) ? &wide : widen(job->op, &wide, &wider_still, &unit) ? &wider_still : NULL;
+        f64 = is_all_f64(&wide) ? &wide : widen(job->op, &wide, &widest, &unit) ? &widest : NULL;
     for (int what = 0; f64 && what < CHANGED && job->result->outcome == CHECK_PASS; what++) {
         look_for_f32(job, f64, (enum changed)what);
         if (job->result->outcome != CHECK_PASS && f64 != c)
             check_in_hand(job, f64);
+    }
+}
+
+/* Compares a case with one dim made long, which a chunk of a kernel or a narrow sum shows. */
+static void compare_long(check_job *job, const check_case *c, const check_varied *of)
+{
+    enum { LENGTH = 2063 }; /* more than any chunk that a kernel is likely to have, and odd */
+    static check_case along;
+    int64_t size = LENGTH;
+    int axes[CHECK_TENSORS];
+    if (!check_resize(job->op, c, of, &size, &along, axes) || size < LENGTH / 2 || !is_mild(&along))
+        return;
+    counts = &counts_of[1];
+    compare(job, &along);
+    counts = &counts_of[0];
+    if (job->result->outcome != CHECK_PASS)
+        check_in_hand_with_results(job, &along);
+}
+
+void check_other_dtypes(check_job *job, const check_case *c)
+{
+    enum { MAX_LONG = 12 }; /* cases of which each dim is made long */
+    static uint32_t longs;
+    if (job->op->random || !is_mild(c))
+        return;
+    compare(job, c);
+    if (!job->result->cases || job->result->outcome != CHECK_PASS || longs++ >= MAX_LONG)
+        return;
+    for (size_t k = 0; k < job->op->nnames && job->result->outcome == CHECK_PASS; k++) {
+        const check_name *name = &job->op->names[k];
+        const int32_t n = name->kind == CHECK_NAME_DTYPE || !c->names.bound[k] ? 0
+            : name->kind == CHECK_NAME_RUN                                     ? c->names.runs[name->at].n
+                                                                               : 1;
+        for (int32_t axis = 0; axis < n && job->result->outcome == CHECK_PASS; axis++)
+            compare_long(job, c, &(check_varied){ .name = name, .axis = axis });
     }
 }

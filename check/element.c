@@ -8,6 +8,7 @@ bool check_is_float(dv_dtype d)
     const dv_dtype_row *row = dv_dtype_find(d);
     return row && row->form && d.code != 5;
 }
+bool check_is_complex(dv_dtype d) { return d.code == 5; }
 bool check_is_integer(dv_dtype d) { return d.code == 0 || d.code == 1 || d.code == 6; }
 
 double check_unit(dv_dtype d)

@@ -510,6 +510,8 @@ static void move(const check_tensor *t, void *first, const int64_t *strides, dou
     const bool square = t->ndim > 1 && t->shape[t->ndim - 1] == t->shape[t->ndim - 2];
     int64_t index[CHECK_DIMS] = { 0 };
     check_random r = { 1 };
+    dv_dtype dtype = t->dtype;
+    const int parts = check_numbers_in(&dtype);
     for (int64_t n = check_numel(t); n-- > 0;) {
         int64_t at = 0;
         bool again = false; /* an element that several indices have */
@@ -517,10 +519,11 @@ static void move(const check_tensor *t, void *first, const int64_t *strides, dou
             at += index[d] * strides[d];
             again |= index[d] && !strides[d];
         }
-        const double x = check_get(first, at, t->dtype);
-        if (by > 0 && !again)
-            check_put(first, at, t->dtype, check_next(&r) & 1 ? x + by * x : x - by * x);
-        else if (!(by > 0) && square)
+        for (int64_t k = at * parts; k < (at + 1) * parts && by > 0 && !again; k++) {
+            const double x = check_get(first, k, dtype);
+            check_put(first, k, dtype, check_next(&r) & 1 ? x + by * x : x - by * x);
+        }
+        if (!(by > 0) && square)
             check_put(first, at, t->dtype, index[t->ndim - 1] == index[t->ndim - 2]);
         for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
             index[d] = 0;
@@ -589,7 +592,7 @@ static bool fill(struct machine *m, size_t i, region *r, const region *kept)
     const bool known = !as && k->bytes && k->seed == m->c->seed + i && k->size == r->bytes && !memcmp(&k->of, t, sizeof *t);
     const bool replaced = m->call->replaced == i + 1;
     const bool moved = ((m->call->moved > 0 || m->call->identity) && check_is_float(t->dtype)) ||
-        (replaced && check_can_replace(t));
+        (m->call->moved > 0 && check_is_complex(t->dtype)) || (replaced && check_can_replace(t));
     if (known && !moved && has_kept(r, kept, k->bytes))
         return true;
     if (!open_pages(r, kept, GAP))

@@ -168,7 +168,8 @@ static bool same_form(const check_outs *a, const check_outs *b)
 double check_out_number(const check_out *o, int64_t i, int part)
 {
     dv_dtype dtype = o->t.dtype;
-    return check_get(o->t.data, i * check_numbers_in(&dtype) + part, dtype);
+    const int parts = check_numbers_in(&dtype);
+    return check_get(o->t.data, i * parts + part, dtype);
 }
 
 bool check_out_far(const check_out *a, int64_t i, const check_out *b, int64_t k, double tolerance, int *part)

@@ -18,8 +18,6 @@
 
 #include "check.h"
 
-static bool is_complex(dv_dtype d) { return d.code == 5; }
-
 double check_largest(dv_dtype d)
 {
     const dv_dtype_row *row = dv_dtype_find(d);
@@ -80,7 +78,7 @@ check_tolerance check_tolerance_of(const check_op *op, const check_case *c, dv_d
 {
     double most[3] = { 1, 1, 1 }, n = 1;
     bool equal = false, any = false, few = true;
-    if (!check_is_float(dtype) && !is_complex(dtype))
+    if (!check_is_float(dtype) && !check_is_complex(dtype))
         return (check_tolerance){ 0, 0, 1 };
     for (size_t i = 0; i < c->nargs; i++)
         if (c->args[i].type != DV_VALUE_INT || !op->literals[i].sizes)
@@ -97,7 +95,7 @@ check_tolerance check_tolerance_of(const check_op *op, const check_case *c, dv_d
     }
     for (size_t i = 0; i < c->ntensors; i++) { /* a long sum of what they hold has equal terms */
         const check_tensor *t = &c->tensors[i];
-        const bool real = t->present && (check_is_float(t->dtype) || is_complex(t->dtype));
+        const bool real = t->present && (check_is_float(t->dtype) || check_is_complex(t->dtype));
         any |= real;
         few &= !real || 16 * (double)check_numel(t) <= n;
     }
@@ -111,6 +109,27 @@ check_tolerance check_tolerance_of(const check_op *op, const check_case *c, dv_d
                  absolute = v * (16 * (product + position) + n * largest);
     return (check_tolerance){ (alone ? 8 : 4) * u + (op->rtol < 0 ? relative : op->rtol),
         (op->atol < 0 ? absolute : op->atol) + 2 * op->rounded * u * largest, equal ? sqrt(n) : 1 };
+}
+
+void check_bias_add(check_bias *b, double found, double expected)
+{
+    if (!isfinite(expected) || fabs(expected) < ldexp(1, -10))
+        return;
+    const double off = (found - expected) / ldexp(b->unit, ilogb(expected)) * (expected < 0 ? -1 : 1);
+    if (!(fabs(off) <= 2)) /* or NaN */
+        return;
+    b->sum += off;
+    b->squares += off * off;
+    b->n++;
+}
+
+bool check_is_biased(const check_bias *b, double *mean)
+{
+    enum { MIN_ELEMENTS = 256, MIN_ERRORS = 6 }; /* standard errors of the mean */
+    const double least = 0.08;                   /* cutting off is 0.5 where all is rounded */
+    *mean = b->sum / b->n;
+    return b->n >= MIN_ELEMENTS && fabs(*mean) >= least &&
+        fabs(*mean) * sqrt(b->n) >= MIN_ERRORS * sqrt(b->squares / b->n - *mean * *mean);
 }
 
 double check_rounding(const check_op *op, dv_dtype dtype, double largest)

@@ -558,14 +558,6 @@ bool check_heap_wrong_free(void);    /* it aborted because a block was freed twi
 
 /* ---- Tolerances (tolerance.c) ---------------------------------------------------------------------------------------- */
 
-/* The mean error of results of 16 bits, in units in the last place. unit: of a number between 1 and 2. */
-typedef struct check_bias { double unit, n, sum, squares; } check_bias;
-/* Adds an element. Leaves out one that is not finite, near 0, or farther off than two units. */
-void check_bias_add(check_bias *b, double found, double expected);
-/* True if there are enough elements, and their mean error is one that rounding to nearest does not have. *mean: negative nearer
- * to zero. */
-bool check_is_biased(const check_bias *b, double *mean);
-
 /* The tolerance between two right results of a case: |a - b| <= atol + rtol * |b|. alone: b is the only opinion. 0, 0: exact. */
 /* alike: the roundings of a sum of equal terms go one way, which moved arguments do not show: so many times as far. */
 typedef struct check_tolerance { double rtol, atol, alike; } check_tolerance;

@@ -111,27 +111,6 @@ check_tolerance check_tolerance_of(const check_op *op, const check_case *c, dv_d
         (op->atol < 0 ? absolute : op->atol) + 2 * op->rounded * u * largest, equal ? sqrt(n) : 1 };
 }
 
-void check_bias_add(check_bias *b, double found, double expected)
-{
-    if (!isfinite(expected) || fabs(expected) < ldexp(1, -10))
-        return;
-    const double off = (found - expected) / ldexp(b->unit, ilogb(expected)) * (expected < 0 ? -1 : 1);
-    if (!(fabs(off) <= 2)) /* or NaN */
-        return;
-    b->sum += off;
-    b->squares += off * off;
-    b->n++;
-}
-
-bool check_is_biased(const check_bias *b, double *mean)
-{
-    enum { MIN_ELEMENTS = 256, MIN_ERRORS = 6 }; /* standard errors of the mean */
-    const double least = 0.08;                   /* cutting off is 0.5 where all is rounded */
-    *mean = b->sum / b->n;
-    return b->n >= MIN_ELEMENTS && fabs(*mean) >= least &&
-        fabs(*mean) * sqrt(b->n) >= MIN_ERRORS * sqrt(b->squares / b->n - *mean * *mean);
-}
-
 double check_rounding(const check_op *op, dv_dtype dtype, double largest)
 {
     if (check_is_integer(dtype))

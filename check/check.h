@@ -883,7 +883,8 @@ bool check_contain(check_contained *c, const check_result *r, double patience, c
 bool check_contained_ended(check_contained *c, check_ending *e);
 /* Kills all contained processes and all other descendants of this process. Takes less than a second. */
 void check_contained_end_all(void);
-double check_now(void); /* seconds of the monotonic clock */
+double check_now(void);  /* seconds of the monotonic clock */
+double check_used(void); /* seconds of processor time of this process: on a busy machine the same cases are tried */
 
 /* ---- Programs that show a failure (repro.c) ------------------------------------------------------------------------------ */
 

@@ -37,6 +37,13 @@ double check_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+double check_used(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 /* ---- Processes, as /proc lists them ---- */
 
 /* Status of a process or thread, from its stat file in /proc. If the file cannot be read, `state` is 0. */

@@ -445,14 +445,27 @@ static void compare(check_job *job, const check_case *c)
     }
 }
 
-/* Compares a case with one dim made long, which a chunk of a kernel or a narrow sum shows. */
+/* Copies a case to `out` with another size of a dim. False: the contract has no such size, or the tensors are too large. */
+static bool with_size(const check_op *op, const check_case *c, const check_varied *of, int64_t size, check_case *out)
+{
+    const int64_t least = size / 2;
+    int axes[CHECK_TENSORS];
+    return check_resize(op, c, of, &size, out, axes) && size >= least && is_mild(out);
+}
+
+/* Compares a case with one dim made long, which a chunk of a kernel or a narrow sum shows. A kernel that would take too long, as
+ * one whose time grows with the cube of the dim, is left out: a shorter dim tells. */
 static void compare_long(check_job *job, const check_case *c, const check_varied *of)
 {
-    enum { LENGTH = 2063 }; /* more than any chunk that a kernel is likely to have, and odd */
+    enum { SHORT = 331, LENGTH = 2063 }; /* LENGTH: more than any chunk that a kernel is likely to have */
+    static const double most = 0.2;      /* seconds of one call */
     static check_case along;
-    int64_t size = LENGTH;
-    int axes[CHECK_TENSORS];
-    if (!check_resize(job->op, c, of, &size, &along, axes) || size < LENGTH / 2 || !is_mild(&along))
+    static check_outs outs;
+    if (!with_size(job->op, c, of, SHORT, &along))
+        return;
+    const double begin = check_now();
+    const bool ran = call_and_take(job, job->row, &along, &along, 0, &outs);
+    if (!ran || (check_now() - begin) * pow((double)LENGTH / SHORT, 3) > most || !with_size(job->op, c, of, LENGTH, &along))
         return;
     counts = &counts_of[1];
     compare(job, &along);

@@ -5,7 +5,6 @@
  *
  * A result that differs between two equal calls without a tag is parallel's to report; a tag that is never used is no fault. */
 #include <math.h>
-#include <time.h>
 
 #include "check.h"
 #include "programs/operations.h"
@@ -150,22 +149,15 @@ static void check_dim(check_job *job, const check_case *c, size_t at, bool again
         (long long)size / 3, declared3, (long long)size, done, done3);
 }
 
-static double used(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* Another dim first in each case: a trap takes up to 10 us, and a case has its time. */
 static void check_counts(check_job *job, const check_case *c)
 {
     const bool again = !job->result->cases;
-    const double end = used() + SECONDS;
+    const double end = check_used() + SECONDS;
     size_t n = 0;
     while (n < job->op->nnames && job->op->names[n].kind != CHECK_NAME_DTYPE)
         n++;
-    for (size_t k = 0; k < n && job->result->outcome == CHECK_PASS && used() < end; k++) {
+    for (size_t k = 0; k < n && job->result->outcome == CHECK_PASS && check_used() < end; k++) {
         const size_t i = (k + job->result->cases) % n;
         const check_name *name = &job->op->names[i];
         if (name->kind == CHECK_NAME_DIM || c->names.runs[name->at].n)

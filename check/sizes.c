@@ -13,7 +13,6 @@
 #include <math.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "check.h"
 
@@ -52,13 +51,6 @@ typedef enum verdict condition(dim *d);
 
 static check_plain one, other;
 static check_outs found, now;
-
-static double used(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* Calls the kernel and takes its results. False: it refused the call. */
 static bool call(const dim *d, check_plain *p, check_outs *to)
@@ -502,8 +494,8 @@ static void compare_sizes(check_job *job, const check_case *base, dim *d, size_t
     const size_t all = which != LAST && may_select(d, base) ? 0 : list_sizes(job->op, sizes);
     d->last = which == LAST;
     size_t n = 0;
-    double before = used(), took = 0;
-    for (; n < all && used() < end; n++) {
+    double before = check_used(), took = 0;
+    for (; n < all && check_used() < end; n++) {
         const double ratio = n ? (double)sizes[n] / (double)sizes[n - 1] : 1;
         if (took * ratio * ratio > BASE_SECONDS) /* a kernel may be quadratic */
             break;
@@ -511,7 +503,7 @@ static void compare_sizes(check_job *job, const check_case *base, dim *d, size_t
         verdicts[n] = made ? conditions[which].is(d) : UNKNOWN;
         sizes[n] = made ? d->size : n ? sizes[n - 1] : sizes[n];
         holding += verdicts[n] == HOLDS;
-        took = used() - before;
+        took = check_used() - before;
         before += took;
         if ((verdicts[n] == VIOLATED && holding < MIN_HOLDING) || (n > MIN_HOLDING && !holding))
             return;
@@ -564,7 +556,7 @@ static void check_dim(check_job *job, const check_case *base, check_varied of, c
 static void check_all_dims(check_job *job, const check_case *base)
 {
     const check_op *op = job->op;
-    const double end = used() + BASE_SECONDS;
+    const double end = check_used() + BASE_SECONDS;
     for (size_t k = 0; k < op->nnames && job->result->outcome == CHECK_PASS; k++) {
         const check_name *name = &op->names[k];
         const int32_t n = name->kind == CHECK_NAME_DTYPE || !base->names.bound[k] || is_parallel(op, name) ? 0

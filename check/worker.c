@@ -22,7 +22,6 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -36,14 +35,6 @@ static const double AT_ONCE = 1e-6;               /* seconds of processor time f
 static const rlim_t MOST_FILE = 1 << 24, MORE_STACK = 256 << 10;
 
 /* ---- In a child ---- */
-
-/* Seconds of processor time: on a busy machine the same cases are tried. */
-static double used(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static check_job *current; /* of this child */
 static int cpu_ms;
@@ -606,16 +597,17 @@ static void go_through_cases(check_job *job)
     const check_plan *plan = job->plan;
     const uint32_t each = job->cases && job->cases < plan->n ? job->cases : plan->n;
     const uint64_t seeds = job->last_seed - job->seed + 1;
-    const double end = used() + job->seconds * (double)seeds;
+    const double end = check_used() + job->seconds * (double)seeds;
     job->cases = each * (uint32_t)seeds;
-    for (; r->next < job->cases && r->outcome == CHECK_PASS && used() < end;) {
+    for (; r->next < job->cases && r->outcome == CHECK_PASS && check_used() < end;) {
         r->at = r->next++ % each;
         r->seed = job->seed + (r->next - 1) / each;
         r->step++;
         if (!plan->dropped[r->at])
             try_case(job, r->at, r->seed);
     }
-    for (uint32_t i = each; i < plan->n && r->outcome == CHECK_PASS && r->cases && r->refused == r->cases && used() < end; i++)
+    for (uint32_t i = each; i < plan->n && r->outcome == CHECK_PASS && r->cases && r->refused == r->cases && check_used() < end;
+        i++)
         if (!plan->dropped[i]) /* all were refused: others */
             try_case(job, r->at = i, job->seed);
     arm(0);
@@ -684,9 +676,9 @@ static void run_once(check_job *job)
     arm(cpu_ms);
     if (!c->broken && !check_accepts(job->op, c))
         return;
-    const double begin = used();
+    const double begin = check_used();
     attempt(job, c);
-    job->result->took = used() - begin;
+    job->result->took = check_used() - begin;
 }
 
 /* ---- In the parent ---- */

@@ -20,7 +20,8 @@ WITHOUT_PROGRAM = {
     "partial_sums_overrun",  # the address that it overwrites beside its array differs between processes: the smallest case may miss it
     "row_on_stack", "memcpy_overlap",  # nor is there a program that measures the stack, or watches memcpy()
     "dropout_p_one", "dropout_split_origin", "random_reserve_short", "generator_ignored", "random_offset_ignored", "random_pieces_alike", "random_state_kept",  # or sets seeds, or gives a Generator
-    "f64_number_in_f32", "f64_weight_in_f32", "first_weight_for_all", "gradient_constant_in_f32", "running_sum_in_bf16", "scale_ignored",  # nor compares dtypes, or other arguments
+    "f64_number_in_f32", "f64_weight_in_f32", "first_weight_for_all", "gradient_constant_in_f32", "running_sum_in_bf16", "scale_ignored", "conjugate_of_c64_alone",
+    "f64_carried_in_float", "maximum_of_bytes_with_a_sign", "product_of_c128_in_float", "quantized_f16_as_bf16", "total_of_8_bits",  # nor compares dtypes, or other arguments
     "unused_decides", "unused_decides_a_little", "unused_elements_decide",  # (the same)
     "maximum_of_odd_sizes", "mean_of_neighbour_past_4096", "group_index_of_8_bits", "slot_of_16_bits", "last_nibble_of_long_rows",  # nor other sizes
     "flags_not_cleared",  # memory of dv_alloc() is not zeros in a program

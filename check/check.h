@@ -821,6 +821,9 @@ void check_overlaps(check_job *job, const check_case *drawn);
 /* Checks that the same call in wider dtypes gives the same numbers up to rounding (property values; dtypes.c). Also checks that a
  * call in f64 is more precise than one in f32. */
 void check_other_dtypes(check_job *job, const check_case *c);
+/* Copies a case to `out` with f32 in the place of floats of 16 bits (dtypes.c). False: there are none, or the contract does not
+ * accept it. */
+bool check_widen_16_bits(const check_op *op, const check_case *c, check_case *out);
 /* Copies a case to `out` with one element of one tensor that is NaN or an infinity, or all -infinity; false: there is none, or
  * the case is large (property_values.c). The others are near 0: an infinity times what one row rounds to 0 and another does not
  * may be either. Where tensors have one element each, every second case has infinities in all: there is no sum whose order

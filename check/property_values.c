@@ -52,7 +52,8 @@ typedef struct comparison {
     check_job *job;
     const check_case *c;
     const kept *found, *opinions[OPINIONS];
-    const kept *moved; /* the first opinion on slightly changed arguments; NULL: not computed yet */
+    const kept *moved, *still; /* the first opinion on slightly changed arguments, and on the same without the change, both in f32
+                                * where the arguments have 16 bits; moved NULL: not computed yet */
     const check_row *rows[OPINIONS];
     size_t n;
     const check_case *asked; /* the case that the opinions are on: c, or the same contiguous */
@@ -478,11 +479,14 @@ static bool may_overflow(const comparison *m, double found, double expected, dou
 
 /* The change of an element when the arguments change by a few units in the last place: if it is large, as for a division by a sum
  * near zero, no row can be accurate. */
-static double movement(const comparison *m, size_t k, int64_t i, dv_dtype dtype, double expected, double alike)
+static double movement(const comparison *m, size_t k, int64_t i, double alike)
 {
-    if (!m->moved || k >= m->moved->n || !same_tensor(&m->moved->t[k], &m->opinions[0]->t[k]))
+    if (!m->moved || k >= m->moved->n || k >= m->still->n || !same_tensor(&m->moved->t[k], &m->still->t[k]) ||
+        m->moved->t[k].n != m->found->t[k].n)
         return 0;
-    const double by = fabs(check_get(bytes_of(m->moved, k), i, dtype) - expected);
+    dv_dtype dtype = m->moved->t[k].dtype;
+    check_numbers_in(&dtype);
+    const double by = fabs(check_get(bytes_of(m->moved, k), i, dtype) - check_get(bytes_of(m->still, k), i, dtype));
     return isfinite(by) ? MOVEMENT * alike * by : INFINITY;
 }
 
@@ -520,8 +524,7 @@ static bool compare_real(const comparison *m, size_t k, difference *out)
             agree = class_of(check_get(bytes_of(m->opinions[o], k), i, dtype)) == class_of(expected);
         if (!agree)
             continue;
-        const double allowed = tolerance.atol + tolerance.rtol * fabs(expected) + 2 * spread +
-            movement(m, k, i, dtype, expected, tolerance.alike);
+        const double allowed = tolerance.atol + tolerance.rtol * fabs(expected) + 2 * spread + movement(m, k, i, tolerance.alike);
         if (class_of(found) != class_of(expected)) {
             if (m->signalling ? !isnan(expected) || !isinf(found) : may_overflow(m, found, expected, largest))
                 continue;
@@ -650,7 +653,9 @@ static bool differ(check_job *job, comparison *m, difference *d)
 {
     const check_case *c = m->asked;
     static check_call call;
-    static kept moved;
+    static check_case in_f32;
+    static kept moved, still;
+    const check_row *row = m->rows[0] == &itself ? job->row : m->rows[0];
     bool wide_inputs = true, expanded = false;
     if (!compare(m, d))
         return false;
@@ -660,9 +665,16 @@ static bool differ(check_job *job, comparison *m, difference *d)
         expanded |= c->tensors[i].present && c->tensors[i].layout == CHECK_EXPANDED;
     for (size_t i = 0; i < c->ntensors; i++)
         wide_inputs &= !check_is_float(c->tensors[i].dtype) || check_largest(c->tensors[i].dtype) > FLT_MAX;
-    if (run_at(job, m->rows[0] == &itself ? job->row : m->rows[0], expanded ? contiguous(c) : c, m->c, CHECK_AT_END,
-            wide_inputs ? 0x1p-51 : 0x1p-22, &moved, &call))
+    const check_case *const at = expanded ? contiguous(c) : c;
+    const double by = wide_inputs ? 0x1p-51 : 0x1p-22;
+    if (check_widen_16_bits(job->op, at, &in_f32) && run_at(job, row, &in_f32, m->c, CHECK_AT_END, 0, &still, &call) &&
+        run_at(job, row, &in_f32, m->c, CHECK_AT_END, by, &moved, &call)) { /* a number of 16 bits would round the change away */
         m->moved = &moved;
+        m->still = &still;
+    } else if (run_at(job, row, at, m->c, CHECK_AT_END, by, &moved, &call)) {
+        m->moved = &moved;
+        m->still = m->opinions[0];
+    }
     return compare(m, d);
 }
 

@@ -716,7 +716,7 @@ DV_OPERATOR(fused_experts, struct fused_experts,
     "present(w2_scale) == present(w1_scale); absent(block_shape) or present(w1_scale); "
     "not per_channel_quant or absent(block_shape); "
     "global_num_experts == -1 or global_num_experts >= e; absent(expert_map) or global_num_experts in -1 g; "
-    "rounded = 0.5; flops = 6*m*j*n*k",
+    "flops = 6*m*j*n*k",
     .gradient = "hidden_states, w1, w2, topk_weights, w1_bias, w2_bias: fused_experts_backward(grad, hidden_states, w1, w2, "
                 "topk_weights, topk_ids, activation, apply_router_weight_on_input, present(w1_scale), expert_map, w1_bias, "
                 "w2_bias); w1_scale, w2_scale, a1_scale, a2_scale: non_differentiable",

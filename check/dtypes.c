@@ -113,6 +113,20 @@ static bool widen(const check_op *op, const check_case *c, check_case *out, doub
     return with_dtypes(op, c, wider, out, unit);
 }
 
+/* Returns f32 for a float dtype of 16 bits, and c64 for c32. Other dtypes are returned unchanged. */
+static dv_dtype from_16_bits(dv_dtype d)
+{
+    dv_dtype part = d;
+    check_numbers_in(&part);
+    return check_is_float(part) && part.bits == 16 ? wider(d) : d;
+}
+
+bool check_widen_16_bits(const check_op *op, const check_case *c, check_case *out)
+{
+    double unit;
+    return with_dtypes(op, c, from_16_bits, out, &unit);
+}
+
 static bool call_and_take(
     const check_job *job, const check_row *row, const check_case *c, const check_case *contents, double moved, check_outs *to)
 {
@@ -237,13 +251,22 @@ static bool holds(dv_dtype d, double x)
     return x <= most && x >= (d.code == 0 ? -most - 1 : 0);
 }
 
-/* True if a number is given, which an operator may convert to the dtype of its tensors: in a wider dtype it is another number. */
-static bool has_number(const check_case *c)
+/* True if each number of the call fits into each integer dtype of its tensors: an operator may convert it to that dtype, and in a
+ * wider one another number would come of one that does not fit. */
+static bool numbers_fit(const check_op *op, const check_case *c)
 {
-    bool any = false;
-    for (size_t i = 0; i < c->nargs; i++)
-        any |= c->args[i].type == DV_VALUE_INT || c->args[i].type == DV_VALUE_FLOAT || c->args[i].type == DV_VALUE_DEFAULT;
-    return any;
+    bool fit = true;
+    for (size_t i = 0; i < c->nargs; i++) {
+        const check_value *v = &c->args[i];
+        const dv_value *d = v->type == DV_VALUE_DEFAULT ? &op->slots[i].default_value : NULL;
+        const uint32_t type = d ? d->type : v->type;
+        const double x = type == DV_VALUE_INT ? (double)(d ? d->as.i : v->as.i)
+            : type == DV_VALUE_FLOAT          ? (d ? d->as.f : v->as.f)
+                                              : 0;
+        for (size_t k = 0; k < c->ntensors; k++)
+            fit &= !c->tensors[k].present || c->tensors[k].dtype.code > 1 || holds(c->tensors[k].dtype, x);
+    }
+    return fit;
 }
 
 /* Compares integers, or all results of integers, with those of the same call in two wider dtypes, where these two agree: what
@@ -255,7 +278,7 @@ static void compare_with_two(check_job *job, const check_case *c, dv_dtype (*cha
     char where[200];
     double unit, next;
     const uint32_t needed = job->result->cases ? MIN_DIFFERENT : 1; /* 1: it is being made smaller */
-    if ((change != wider && has_number(c)) || (job->result->cases && counts->two >= MAX_CASES) ||
+    if (!numbers_fit(job->op, c) || (job->result->cases && counts->two >= MAX_CASES) ||
         !with_dtypes(job->op, c, change, &wide, &unit) ||
         !with_dtypes(job->op, change == more ? &wide : c, more, &widest, &next) ||
         !call_and_take(job, job->row, c, c, 0, &found) || !call_and_take(job, &any_row, &wide, c, 0, &expected) ||

@@ -365,7 +365,7 @@ static bool resize(dim *d, const check_case *base, int64_t size, check_case *c)
     dv_range facts[CHECK_TENSORS];
     d->c = c;
     d->size = size;
-    if (!check_resize(d->job->op, base, &d->of, &d->size, c, d->axes) || d->size < 2 ||
+    if (!check_resize(d->job->op, base, &d->of, &d->size, c, d->axes) || d->size < 2 || d->size > MAX_ELEMENTS ||
         (d->last && !check_fit(d->job->op, c, base, facts)) || check_case_largest(c) > MAX_ELEMENTS ||
         check_work_with_numbers(d->job->op, c) > 4.0 * MAX_ELEMENTS)
         return false;

@@ -27,8 +27,9 @@ test: build check test-c test-python
 quick: build check test-c # under a minute: the C tests, and the Python tests marked as quick
 	@$(PY) tools/run_tests.py "quick and not slow"
 
-check: # the layers of core/, the phrases of tools/phrases.txt, the form of C files
+check: build # the layers of core/, files that need each other, the phrases of tools/phrases.txt, the form of C files
 	@$(PY) tools/check_layers.py
+	@$(PY) tools/check_circles.py $(BUILD)
 	@$(PY) tools/check_phrases.py
 	@git ls-files -co --exclude-standard '*.c' '*.h' | grep -v -e core/tensor/dlpack.h -e cli/templates/ | xargs .venv/bin/clang-format --dry-run -Werror
 

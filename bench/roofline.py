@@ -1,4 +1,4 @@
-"""docs/roofline-PROCESSOR.svg: each case of bench_ops.py beneath the limits of the machine, drawn by run.py --write.
+"""docs/figures/PROCESSOR.svg: each case of bench_ops.py beneath the limits of the machine, drawn by run.py --write.
 
 Across: operations for each byte; up: operations a second. A case cannot be above the line of its arithmetic, nor above that of its memory.
 """

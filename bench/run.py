@@ -7,8 +7,8 @@ greater of them in percent, or how many times as fast as a peer, or as the best 
     {"case": ..., "threads": 1, "ours": 250, "peers": {"torch eager": 420}, "limits": [36, 92], "peak": "f32", "memory": "cache", "flops": ...,
      "bytes": ..., "gflops": ..., "gb": ..., "goals": {"share": 90, "torch eager": 1.5}}
 or those limits by themselves: {"limits": {"DRAM: read, GB/s": [36, 38]}, "threads": [1, 2]}.
-`bench/run.py --write` also puts the tables into docs/performance.md, in the section of this processor, and a roofline beside it; `--only NAME` runs
-one file; --quick leaves out slow peers and large cases.
+`bench/run.py --write` also writes the tables and a roofline to the page of this processor in docs/figures/; `--only NAME` runs one
+file; --quick leaves out slow peers and large cases.
 """
 import argparse
 import datetime
@@ -25,6 +25,7 @@ from rich.table import Table
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BUILD = pathlib.Path(os.environ.get("DOVETAIL_BUILD", ROOT / "build"))
+FIGURES = ROOT / "docs" / "figures"
 
 
 def verdict(row):
@@ -116,21 +117,19 @@ def processor():
 
 
 def write(rows):
-    """Replaces the section of this processor, or adds one."""
+    """Writes the page of this processor in docs/figures/, and its roofline."""
     import roofline
 
-    page, name = ROOT / "docs" / "performance.md", processor()
-    picture = f"roofline-{'-'.join(re.findall('[a-z0-9]+', name.lower()))}.svg"
+    name = processor()
+    page = FIGURES / f"{'-'.join(re.findall('[a-z0-9]+', name.lower()))}.md"
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip() or "unknown"
-    lines = [f"<!-- figures: {name} -->", f"## Figures: {name}", "", f"Measured {datetime.date.today()} at commit {commit} on {os.cpu_count()} cores, "
-             f"{platform.python_implementation()} {platform.python_version()}."]
+    lines = [f"# Figures: {name}", "", "How to read and repeat these tables: [performance.md](../performance.md).", "",
+             f"Measured {datetime.date.today()} at commit {commit} on {os.cpu_count()} cores, {platform.python_implementation()} {platform.python_version()}."]
     for title, headings, cells in tables(rows):
-        lines += ["", f"### {title}", "", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings), *("| " + " | ".join(line) + " |" for line in cells)]
-    if roofline.draw(rows, ROOT / "docs" / picture):
-        lines += ["", f"![each case beneath the limits of the machine]({picture})"]
-    section, text = "\n".join([*lines, "<!-- end -->"]), page.read_text()
-    mine = re.compile(rf"<!-- figures: {re.escape(name)} -->.*?<!-- end -->", re.S)
-    page.write_text(mine.sub(lambda _: section, text) if mine.search(text) else text.replace("<!-- figures:", f"{section}\n\n<!-- figures:", 1))
+        lines += ["", f"## {title}", "", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings), *("| " + " | ".join(line) + " |" for line in cells)]
+    if roofline.draw(rows, page.with_suffix(".svg")):
+        lines += ["", f"![each case beneath the limits of the machine]({page.stem}.svg)"]
+    page.write_text("\n".join(lines) + "\n")
 
 
 def main():
@@ -140,7 +139,7 @@ def main():
     parser.add_argument("--only")
     options = parser.parse_args()
     if options.write and options.only:
-        parser.error("--write replaces all figures of the page: it goes without --only")
+        parser.error("--write replaces the whole page of this processor: it cannot be combined with --only")
     rows, failed = [], []
     programs = [p for p in sorted((BUILD / "bin").glob("bench_*")) if p.is_file()] + sorted((ROOT / "bench").glob("bench_*.py"))
     console = Console()

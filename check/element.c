@@ -1,36 +1,37 @@
-/* Elements of every dtype as doubles. */
+/* Elements of every dtype as doubles, for code that does not depend on the dtype. Conversions are core's (dv_element_put()). */
 #include <math.h>
 
 #include "check.h"
 
-bool check_is_float(dv_dtype d)
+bool check_is_float_dtype(dv_dtype dtype)
 {
-    const dv_dtype_row *row = dv_dtype_find(d);
-    return row && row->form && d.code != 5;
+    const dv_dtype_row *row = dv_dtype_find(dtype);
+    return row && row->form && dtype.code != 5;
 }
-bool check_is_complex(dv_dtype d) { return d.code == 5; }
-bool check_is_integer(dv_dtype d) { return d.code == 0 || d.code == 1 || d.code == 6; }
+bool check_is_complex_dtype(dv_dtype dtype) { return dtype.code == 5; }
+bool check_is_integer_dtype(dv_dtype dtype) { return dtype.code == 0 || dtype.code == 1 || dtype.code == 6; }
 
-double check_unit(dv_dtype d)
+double check_get_unit_roundoff(dv_dtype dtype)
 {
-    const dv_dtype_row *row = dv_dtype_find(d);
+    const dv_dtype_row *row = dv_dtype_find(dtype);
     return row && row->form ? ldexp(1, -row->mantissa - 1) : 1;
 }
 
-void check_put(void *data, int64_t i, dv_dtype dtype, double x)
+void check_element_put(void *data, int64_t i, dv_dtype dtype, double x)
 {
-    if (dtype.bits == 64 && dtype.code < 2 && x >= (dtype.code ? 0x1p64 : 0x1p63)) /* the largest, rounded to a double */
+    if (dtype.bits == 64 && dtype.code < 2 &&
+        x >= (dtype.code ? 0x1p64 : 0x1p63)) /* the largest integers round up to a double that is out of range */
         ((uint64_t *)data)[i] = dtype.code ? UINT64_MAX : INT64_MAX;
     else
         dv_element_put(data, i, dtype, dtype.code == 6 ? x > 0 : x);
 }
 
-int check_numbers_in(dv_dtype *dtype)
+int check_get_component_count_and_dtype(dv_dtype *dtype_to_replace)
 {
-    if (dtype->code != 5)
+    if (dtype_to_replace->code != 5)
         return 1;
-    *dtype = (dv_dtype){ 2, (uint8_t)(dtype->bits / 2), 1 };
+    *dtype_to_replace = (dv_dtype){ 2, (uint8_t)(dtype_to_replace->bits / 2), 1 };
     return 2;
 }
 
-double check_get(const void *data, int64_t i, dv_dtype dtype) { return dv_element_get(data, i, dtype); }
+double check_element_get(const void *data, int64_t i, dv_dtype dtype) { return dv_element_get(data, i, dtype); }

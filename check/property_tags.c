@@ -1,42 +1,48 @@
-/* tags: what a contract declares of costs. flops and bytes are numbers, not negative, for all that is accepted; bytes are at
- * least what the results hold, which memory finds to be written. flops are held against what is counted (operations.h), only
- * where both of two things are plain: three times as long a dim makes the one grow and the other not, and they are far apart. How
- * much an exponential counts, or what rounding up to vectors adds, is nobody's fault.
+/* Property tags: the costs that a contract declares agree with what a call does.
  *
- * A result that differs between two equal calls without a tag is parallel's to report; a tag that is never used is no fault. */
+ * flops and bytes are numbers, not negative, for all accepted cases. bytes are at least those of the results, which property
+ * memory finds to be written. flops are compared with operations that count_flops.h counts, only where both of two facts are
+ * clear: a dim three times as long makes one of the numbers grow and not the other, and the numbers are far apart. How much an
+ * exponential counts, or what rounding up to whole vectors adds, is no fault. Where contents or numbers decide how much
+ * is computed, flops are the most that a call may do, so they may exceed what some contents need.
+ *
+ * A result that differs between two equal calls without a tag is reported by property parallel. A tag that is never needed is no
+ * fault. */
 #include <math.h>
 
 #include "check.h"
-#include "programs/operations.h"
+#include "count_flops.h"
 
-static const double SECONDS = 0.5; /* of processor time */
-enum { SMALL = 2, SHORT = 32, LONG = 3 * SHORT, FEWEST = 64, APART = 8, COUNTED = 4 };
+static const double MAX_SECONDS = 0.5; /* processor time in seconds for counting operations in one case */
+enum { SMALL_SIZE = 2, SHORT_SIZE = 32, LONG_SIZE = 3 * SHORT_SIZE, MIN_GROWTH = 64, MIN_RATIO = 8, MAX_COUNTED_CASES = 4 };
 
-static bool declares(const check_op *op, const char *cost)
+/* True if the contract declares the cost of this name: "flops" or "bytes". */
+static bool tags_declares_cost(const check_op *op, const char *cost_name)
 {
-    const check_json *x = check_json_get(op->program, cost);
-    return x && x->kind != CHECK_NULL;
+    const check_json *x = check_json_find_member(op->program, cost_name);
+    return x && x->kind != CHECK_JSON_NULL;
 }
 
-static bool cost(const check_op *op, const check_case *c, double *flops, double *bytes)
+/* Computes the flops and bytes that the contract declares for a case. Returns false if dv_cost() fails. */
+static bool tags_try_compute_declared_cost(const check_op *op, const check_case *c, double *flops, double *bytes)
 {
     static check_values v;
-    check_values_make(&v, c, (dv_device){ DV_CPU, 0 });
+    check_values_init_without_data(&v, c, (dv_device){ DV_CPU, 0 });
     return !dv_cost(op->op, v.values, c->nargs, flops, bytes);
 }
 
-/* Bytes of the results that are tensors of their own. */
-static double result_bytes(const check_op *op, const check_case *c)
+/* Returns the bytes of a case's results that are newly allocated tensors; 0 if dv_infer() refuses the case. */
+static double tags_get_result_bytes(const check_op *op, const check_case *c)
 {
     static check_values v;
-    static dv_result_spec specs[CHECK_RESULTS];
+    static dv_result_spec specs[CHECK_MAX_RESULTS];
     double sum = 0;
-    check_values_make(&v, c, (dv_device){ DV_CPU, 0 });
+    check_values_init_without_data(&v, c, (dv_device){ DV_CPU, 0 });
     if (dv_infer(op->op, v.values, c->nargs, specs, op->nresults))
         return 0;
     for (size_t r = 0; r < op->nresults; r++) {
-        const bool own = specs[r].ndim >= 0 && !specs[r].flags && op->slots[op->nargs + r].alias < 0;
-        double n = own ? specs[r].dtype.bits * specs[r].dtype.lanes / 8.0 : 0;
+        const bool is_allocated = specs[r].ndim >= 0 && !specs[r].flags && op->slots[op->nargs + r].alias < 0;
+        double n = is_allocated ? specs[r].dtype.bits * specs[r].dtype.lanes / 8.0 : 0;
         for (int32_t d = 0; d < specs[r].ndim; d++)
             n *= (double)specs[r].shape[d];
         sum += n;
@@ -44,153 +50,224 @@ static double result_bytes(const check_op *op, const check_case *c)
     return sum;
 }
 
-static void check_numbers(check_job *job, const check_case *c)
+/* Checks that the declared flops and bytes of a case are finite and not negative, and that bytes are at least those of the
+ * results. */
+static void tags_check_declared_cost(check_job *job, const check_case *c)
 {
     double flops, bytes;
-    job->how = (check_how){ .show = CHECK_SHOW_COST, .at = declares(job->op, "flops") };
-    if (!cost(job->op, c, &flops, &bytes)) {
+    if (!tags_try_compute_declared_cost(job->op, c, &flops, &bytes)) {
         check_fail(job, "no cost", "what a call costs cannot be computed: %s", dv_last_error());
         return;
     }
-    const double written = result_bytes(job->op, c);
-    if (declares(job->op, "flops") && (flops < 0 || !isfinite(flops)))
+    const double result_bytes = tags_get_result_bytes(job->op, c);
+    if (tags_declares_cost(job->op, "flops") && (flops < 0 || !isfinite(flops)))
         check_fail(job, "flops", "flops are %g", flops);
     else if (bytes < 0 || !isfinite(bytes))
         check_fail(job, "bytes", "bytes are %g", bytes);
-    else if (bytes < written)
-        check_fail(job, "too few bytes", "bytes are %g, and the results alone have %g, which must be written", bytes, written);
+    else if (bytes < result_bytes)
+        check_fail(
+            job, "too few bytes", "bytes are %g, and the results alone have %g, which must be written", bytes, result_bytes);
 }
 
 /* ---- Counting ---- */
 
-static void begin_steps(const dv_host *host)
+/* Starts to count the operations of one run of the kernel function (function for dv_host.before_kernel). tags_end_counting() adds
+ * them to those of the call. */
+static void tags_begin_counting(const dv_host *host)
 {
     (void)host;
-    operations_begin();
+    operations_try_begin_count();
 }
 
-static int64_t found, found_integers; /* operations, and integer operations, of a call's kernels; -1: unknown */
+static int64_t counted_operations,
+    counted_integer_operations; /* operations, and among them those of integers, of a call's kernels; -1: unknown */
 
-static void end_steps(const dv_host *host)
+/* Adds the operations of one run of the kernel function to those of the call (function for dv_host.after_kernel). */
+static void tags_end_counting(const dv_host *host)
 {
-    const int64_t n = operations_end();
+    const int64_t count = operations_end_count();
     (void)host;
-    found = n < 0 || found < 0 ? -1 : found + n;
-    found_integers += operations_of_integers();
+    counted_operations = count < 0 || counted_operations < 0 ? -1 : counted_operations + count;
+    counted_integer_operations += operations_get_integer_count();
 }
 
-/* Returns the number of operations of a call; -1: unknown. *integers: multiplications of integers and their additions. */
-static double count(const check_job *job, const check_case *c, double *integers)
+/* Returns the number of operations that a call of the case executes; -1: unknown. *integer_operations: receives the number of
+ * multiplications of integers and of their additions. */
+static double tags_call_and_count_operations(const check_job *job, const check_case *c, double *integer_operations)
 {
-    static check_plain p;
-    if (!check_plain_make(&p, job->op, job->row, c))
+    static check_unguarded_call call;
+    if (!check_unguarded_call_try_init(&call, job->op, job->kernel, c))
         return -1;
-    p.host.before_kernel = begin_steps;
-    p.host.after_kernel = end_steps;
-    found = found_integers = 0;
-    check_plain_call(&p);
-    *integers = (double)found_integers;
-    return p.status || p.incomplete ? -1 : (double)found;
+    call.host.before_kernel = tags_begin_counting;
+    call.host.after_kernel = tags_end_counting;
+    counted_operations = counted_integer_operations = 0;
+    check_unguarded_call_run(&call);
+    *integer_operations = (double)counted_integer_operations;
+    return call.status || call.is_incomplete ? -1 : (double)counted_operations;
 }
 
-static bool fits(const check_op *op, check_case *c, const check_case *from)
+/* Changes a case so that it fits the contract, and keeps what differs from the case `previous` if possible. Returns false if the
+ * contract does not accept the result. */
+static bool tags_try_fit_to_contract(const check_op *op, check_case *c, const check_case *previous)
 {
-    return check_fit(op, c, from, NULL) && check_accepts(op, c);
+    return check_try_fit_case(op, c, previous, NULL) && check_is_accepted(op, c);
 }
 
-/* The case with this size of name `at`, and with small ones for all others unless it is a failing one; false: it cannot be. */
-static bool with_size(const check_job *job, const check_case *c, size_t at, int64_t size, bool small, check_case *out)
+/* Copies a case to `out` with this size for one name of the contract. others_are_small: all other sizes are at most SMALL_SIZE.
+ * Returns false if the contract does not accept such a case. */
+static bool tags_try_make_case_with_size(
+    const check_job *job, const check_case *c, size_t name_index, int64_t size, bool others_are_small, check_case *out)
 {
-    static check_case from;
-    int64_t *p;
+    static check_case previous;
+    int64_t *name_size;
     *out = *c;
-    for (size_t i = 0; small && i < job->op->nnames && (p = check_name_size(&job->op->names[i], out)); i++)
-        *p = *p > SMALL ? SMALL : *p;
+    for (size_t i = 0; others_are_small && i < job->op->nnames && (name_size = check_name_find_sizes(&job->op->names[i], out));
+        i++)
+        *name_size = *name_size > SMALL_SIZE ? SMALL_SIZE : *name_size;
     for (size_t i = 0; i < out->ntensors; i++) {
-        out->tensors[i].layout = CHECK_CONTIGUOUS;
-        out->tensors[i].fill = out->tensors[i].fill == CHECK_SPECIAL ? CHECK_RANDOM : out->tensors[i].fill;
+        out->tensors[i].layout = CHECK_LAYOUT_CONTIGUOUS;
+        out->tensors[i].fill = out->tensors[i].fill == CHECK_FILL_SPECIAL_VALUES ? CHECK_FILL_RANDOM : out->tensors[i].fill;
     }
-    if (small && !fits(job->op, out, c))
+    if (others_are_small && !tags_try_fit_to_contract(job->op, out, c))
         return false;
-    from = *out;
-    p = check_name_size(&job->op->names[at], out);
-    *p = size;
-    return fits(job->op, out, &from) && *p == size;
+    previous = *out;
+    name_size = check_name_find_sizes(&job->op->names[name_index], out);
+    *name_size = size;
+    return tags_try_fit_to_contract(job->op, out, &previous) && *name_size == size;
 }
 
-/* True if a count outgrows another one when a dim becomes three times as long. a and b are the counts before, a3 and b3 after.
- * Then a at least doubles, and b stays or grows at most half as much. Also, a3 exceeds b3 by the factor APART. */
-static bool outgrows(double a, double a3, double b, double b3)
+/* True if a count outgrows another one when a dim becomes three times as long. Then the count at least doubles, and the other one
+ * stays or grows at most half as much; and count_at_triple exceeds other_at_triple by the factor MIN_RATIO. */
+static bool tags_first_count_outgrows(double count, double count_at_triple, double other, double other_at_triple)
 {
-    return a3 >= 2 * a && (b3 <= 1.2 * b || a3 * b >= 2 * a * b3) && a3 >= APART * fmax(b3, 1) && a3 - a >= FEWEST;
+    return count_at_triple >= 2 * count &&
+        (other_at_triple <= 1.2 * other || count_at_triple * other >= 2 * count * other_at_triple) &&
+        count_at_triple >= MIN_RATIO * fmax(other_at_triple, 1) && count_at_triple - count >= MIN_GROWTH;
 }
 
-static void check_dim(check_job *job, const check_case *c, size_t at, bool again)
+static struct {
+    double declared, declared3, done;
+    /* declared flops that exceed the counted operations: for a size and for three times the size; done: operations counted for
+     * the former */
+} exceeding;
+
+/* True if a call with the contents of this case does so many operations that the declared flops in `exceeding` do not exceed
+ * them. */
+static bool tags_reaches_declared_flops(check_job *job, const check_case *c, size_t unused)
+{
+    (void)unused;
+    double integers;
+    const double done3 = tags_call_and_count_operations(job, c, &integers);
+    return done3 >= 0 &&
+        !tags_first_count_outgrows(exceeding.declared, exceeding.declared3, exceeding.done, fmax(done3, integers));
+}
+
+/* True if a call does as many operations as declared with some other contents of tensors or other float arguments. Then contents
+ * decide how much the kernel computes, as in a loop that ends early. */
+static bool tags_flops_depend_on_contents(check_job *job, const check_case *c)
+{
+    static const double numbers[] = { NAN, 0x1p30, -0x1p30, 0 }; /* NAN: the numbers of the case */
+    static check_case other;
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+        bool changed = !k;
+        other = *c;
+        for (size_t i = 0; i < c->nargs && k; i++)
+            if (job->op->slots[i].type == DV_FIELD_FLOAT) {
+                other.args[i] = (check_value){ .type = DV_VALUE_FLOAT, .as.f = numbers[k] };
+                changed = true;
+            }
+        if (changed && check_is_accepted(job->op, &other) &&
+            check_holds_for_other_contents(job, &other, tags_reaches_declared_flops, 0))
+            return true;
+    }
+    return false;
+}
+
+/* Fails the job if declared flops and counted operations clearly differ in their growth when one size of the case becomes three
+ * times as large. */
+static void tags_check_dim(check_job *job, const check_case *c, size_t name_index, bool is_shrinking)
 {
     static check_case low, high;
     double declared, declared3, bytes;
-    const int64_t size = again ? *check_name_size(&job->op->names[at], (check_case *)(uintptr_t)c) : LONG;
-    if (size < LONG / 2 || !with_size(job, c, at, size / 3, !again, &low) || !with_size(job, c, at, size, !again, &high))
+    const int64_t size = is_shrinking ? *check_name_find_sizes(&job->op->names[name_index], (check_case *)(uintptr_t)c)
+                                      : LONG_SIZE;
+    if (size < LONG_SIZE / 2 || !tags_try_make_case_with_size(job, c, name_index, size / 3, !is_shrinking, &low) ||
+        !tags_try_make_case_with_size(job, c, name_index, size, !is_shrinking, &high))
         return;
-    double integers, integers3, done = count(job, &low, &integers), done3 = count(job, &high, &integers3);
-    if (done < 0 || done3 < 0 || !cost(job->op, &low, &declared, &bytes) || !cost(job->op, &high, &declared3, &bytes))
+    double integers, integers3, counted = tags_call_and_count_operations(job, &low, &integers),
+                                counted3 = tags_call_and_count_operations(job, &high, &integers3);
+    if (counted < 0 || counted3 < 0 || !tags_try_compute_declared_cost(job->op, &low, &declared, &bytes) ||
+        !tags_try_compute_declared_cost(job->op, &high, &declared3, &bytes))
         return;
-    const bool of_integers = done3 <= 0 && integers > 0 && declared3 > 0; /* those of indices are none that are declared */
-    done = of_integers ? integers : done;
-    done3 = of_integers ? integers3 : done3;
-    const bool less = outgrows(done, done3, declared, declared3),
-               more = done > 0 && outgrows(declared, declared3, fmax(done, integers), fmax(done3, integers3));
-    if (!less && !more)
+    /* Integer operations count only for a kernel without float operations. In other kernels they compute indices, which
+     * declared flops leave out. */
+    const bool counts_integers = counted3 <= 0 && integers > 0 && declared3 > 0;
+    counted = counts_integers ? integers : counted;
+    counted3 = counts_integers ? integers3 : counted3;
+    const bool declares_too_few = tags_first_count_outgrows(counted, counted3, declared, declared3),
+               /* where facts restrict contents, integer tensors may select less work than is declared for all elements */
+        declares_too_many = counted > 0 && !job->op->has_element_facts &&
+        tags_first_count_outgrows(declared, declared3, fmax(counted, integers), fmax(counted3, integers3));
+    if (!declares_too_few && !declares_too_many)
         return;
-    check_in_hand(job, &high);
-    job->how = (check_how){ .show = CHECK_SHOW_FLOPS };
-    check_fail(job, less ? "too few flops" : "too many flops",
-        "flops are %g with %s = %lld and %g with %lld, and %g and %g operations are counted", declared, job->op->names[at].text,
-        (long long)size / 3, declared3, (long long)size, done, done3);
+    exceeding.declared = declared;
+    exceeding.declared3 = declared3;
+    exceeding.done = fmax(counted, integers);
+    if (!declares_too_few && tags_flops_depend_on_contents(job, &high))
+        return;
+    check_set_current_case(job, &high);
+    check_fail(job, declares_too_few ? "too few flops" : "too many flops",
+        "flops are %g with %s = %lld and %g with %lld, and %g and %g operations are counted", declared,
+        job->op->names[name_index].text, (long long)size / 3, declared3, (long long)size, counted, counted3);
 }
 
-/* Another dim first in each case: a trap takes up to 10 us, and a case has its time. */
-static void check_counts(check_job *job, const check_case *c)
+/* Compares flops with counted operations for the dims of a case while time is left, beginning with another dim in each case.
+ * Counting is slow: a trap takes up to 10 us. */
+static void tags_check_counts(check_job *job, const check_case *c)
 {
-    const bool again = !job->result->cases;
-    const double end = check_used() + SECONDS;
-    size_t n = 0;
-    while (n < job->op->nnames && job->op->names[n].kind != CHECK_NAME_DTYPE)
-        n++;
-    for (size_t k = 0; k < n && job->result->outcome == CHECK_PASS && check_used() < end; k++) {
-        const size_t i = (k + job->result->cases) % n;
-        const check_name *name = &job->op->names[i];
-        if (name->kind == CHECK_NAME_DIM || c->names.runs[name->at].n)
-            check_dim(job, c, i, again);
+    const bool is_shrinking = !job->result->tried_cases;
+    const double end = check_get_cpu_seconds() + MAX_SECONDS;
+    size_t nsizes = 0;
+    while (nsizes < job->op->nnames && job->op->names[nsizes].kind != CHECK_NAME_DTYPE)
+        nsizes++;
+    for (size_t k = 0; k < nsizes && job->result->outcome == CHECK_OUTCOME_PASS && check_get_cpu_seconds() < end; k++) {
+        const size_t name_index = (k + job->result->tried_cases) % nsizes;
+        const check_name *name = &job->op->names[name_index];
+        if (name->kind == CHECK_NAME_DIM || c->names.variadics[name->value_index].ndim)
+            tags_check_dim(job, c, name_index, is_shrinking);
     }
 }
 
-static void attempt(check_job *job, const check_case *c)
+/* Checks the declared costs of one case, and in the first few cases compares the flops with counted operations. */
+static void tags_test_case(check_job *job, const check_case *c)
 {
-    static uint32_t counts;
-    static check_call call;
-    check_numbers(job, c);
-    if (job->result->outcome != CHECK_PASS || !declares(job->op, "flops") || (job->result->cases && counts >= COUNTED))
+    static uint32_t ncounted_cases;
+    static check_guarded_call call;
+    tags_check_declared_cost(job, c);
+    if (job->result->outcome != CHECK_OUTCOME_PASS || !tags_declares_cost(job->op, "flops") ||
+        (job->result->tried_cases && ncounted_cases >= MAX_COUNTED_CASES))
         return;
-    call = (check_call){ .op = job->op, .row = job->row, .poison = 0xa5 };
-    check_call_run(&call, c); /* what crashes, crashes here */
+    call = (check_guarded_call){ .op = job->op, .kernel = job->kernel, .poison_byte = 0xa5 };
+    check_guarded_call_run(&call, c); /* a kernel that crashes does so in this guarded call, not while it is counted */
     if (call.status)
         return;
-    counts++;
-    check_counts(job, c);
+    ncounted_cases++;
+    tags_check_counts(job, c);
 }
 
-static const char *applies(const check_op *op, const check_row *row)
+/* Returns why the property does not apply to an operator: its contract declares no cost. NULL: it applies. */
+static const char *tags_find_inapplicable_reason(const check_op *op, const check_kernel *kernel)
 {
-    (void)row;
-    return declares(op, "flops") || declares(op, "bytes") ? NULL : "it declares neither flops nor bytes";
+    (void)kernel;
+    return tags_declares_cost(op, "flops") || tags_declares_cost(op, "bytes") ? NULL : "it declares neither flops nor bytes";
 }
 
-static const char *incomplete(const check_op *op, const check_row *row)
+/* Returns why declared flops were not compared with counts: this processor cannot count. NULL: it can, or none are declared. */
+static const char *tags_find_incomplete_reason(const check_op *op, const check_kernel *kernel)
 {
-    (void)row;
+    (void)kernel;
 #if !defined(__x86_64__)
-    if (declares(op, "flops"))
+    if (tags_declares_cost(op, "flops"))
         return "flops are not counted on this processor";
 #else
     (void)op;
@@ -200,8 +277,8 @@ static const char *incomplete(const check_op *op, const check_row *row)
 
 const check_property check_property_tags = {
     .name = "tags",
-    .promise = "flops and bytes are what a call does",
-    .applies = applies,
-    .attempt = attempt,
-    .incomplete = incomplete,
+    .description = "flops and bytes are what a call does",
+    .find_inapplicable_reason = tags_find_inapplicable_reason,
+    .test_case = tags_test_case,
+    .find_incomplete_reason = tags_find_incomplete_reason,
 };

@@ -1,11 +1,12 @@
-/* values: what a row computes is what the reference row and the native form compute, whatever the layout, and the signal mask,
- * the locale and the processor's floating-point environment are afterwards as they were.
+/* Property values: a kernel computes what the reference kernel and the decomposition compute, in every layout, and leaves the
+ * process state (signal mask, locale, floating-point environment) unchanged.
  *
- * The opinions on a case are the reference row's, the native form's, and the native form's in f64 with one rounding at the end.
- * An element is checked where they agree whether it is finite, which infinity or NaN (integers: on the number), within the rule
- * of tolerance.c widened by how far they lie apart. Numbers so large that their squares overflow may overflow or not. Errors of a
- * narrow type may not all go one way, however small they are. Without any opinion a row is compared with another one; where it is
- * alone, with itself on contiguous tensors of the same elements, which says something of layouts only. */
+ * The references of a case are the reference kernel, the decomposition, and the decomposition in f64 with one rounding at the
+ * end. An element is checked where the references agree whether it is finite, which infinity, or NaN; for integers, where they
+ * agree on the number. It must be within the tolerance of tolerance.c, widened by the distance between the references. Numbers
+ * whose squares overflow may overflow or not. Errors of a narrow dtype must not all have one sign, however small they are.
+ * Without a reference a kernel is compared with another kernel. A single kernel is compared with itself on contiguous tensors of
+ * the same elements, which checks layouts only. */
 #include <errno.h>
 #include <fcntl.h>
 #include <fenv.h>
@@ -26,80 +27,95 @@
 
 #include "check.h"
 
-enum { MOST_ELEMENTS = 1 << 17 };          /* of one tensor: native forms are slow. Of larger ones layouts are compared */
-enum { MOVEMENT = 16 };                    /* that so many times as far is explained */
-enum { FEWEST = 256 };                     /* elements from which a bias is told */
-static const double BIAS = 0.08, SURE = 6; /* units in the last place: cutting off is 0.5 where all is rounded; standard errors */
-enum { OPINIONS = 3, ASKED = 64, KEPT = CHECK_RESULTS + CHECK_TENSORS };
+/* largest tensor of a case that is compared with references: decompositions are slow. Larger cases only compare layouts */
+enum { MAX_ELEMENTS = 1 << 17 };
+/* factor: a difference from the reference is accepted up to this many times the change that a perturbation of the arguments
+ * causes */
+enum { MOVEMENT_FACTOR = 16 };
+enum { MIN_BIAS_ELEMENTS = 256 }; /* number of elements from which on the mean error of an output is tested for a bias */
+/* A mean error is a bias if it exceeds MIN_BIAS units in the last place and MIN_STANDARD_ERRORS standard errors. Truncation has
+ * about 0.5 units. */
+static const double MIN_BIAS = 0.08, MIN_STANDARD_ERRORS = 6;
+enum { MAX_REFERENCES = 3, MAX_CANDIDATES = 64, MAX_OUTPUTS = CHECK_MAX_RESULTS + CHECK_MAX_TENSORS };
 
-/* What a call left in results and written arguments, elements in the order of their indices. */
-typedef struct kept_tensor {
+/* Copies of results and written arguments after a call, elements in row-major order. */
+typedef struct value_output {
     char name[120];
     size_t slot;
     dv_dtype dtype;
     int32_t ndim;
     int64_t shape[DV_MAX_NDIM], n;
     size_t at;
-} kept_tensor;
-typedef struct kept {
+} value_output;
+typedef struct value_outputs {
     size_t n;
-    kept_tensor t[KEPT];
+    value_output t[MAX_OUTPUTS];
     unsigned char *data;
     size_t size, room;
-} kept;
+} value_outputs;
 
 typedef struct comparison {
     check_job *job;
     const check_case *c;
-    const kept *found, *opinions[OPINIONS];
-    const kept *moved, *still; /* the first opinion on slightly changed arguments, and on the same without the change, both in f32
-                                * where the arguments have 16 bits; moved NULL: not computed yet */
-    const check_row *rows[OPINIONS];
+    const value_outputs *found, *references[MAX_REFERENCES];
+    /* outputs of the first reference for perturbed and for unperturbed arguments. If arguments have 16 bits, both are computed in
+     * f32. perturbed_reference is NULL until a difference is found */
+    const value_outputs *perturbed_reference, *unperturbed_reference;
+    const check_kernel *reference_kernels[MAX_REFERENCES];
     size_t n;
-    const check_case *asked; /* the case that the opinions are on: c, or the same contiguous */
-    bool wild, extreme;      /* some number that goes in may be so large that its square overflows; that is sure */
-    bool binades;            /* large and small numbers go in: their sums in another order may be in another order themselves */
-    bool lowest;             /* all elements of a tensor are -infinity */
-    bool lone;       /* one element is NaN or an infinity: which of the two comes of it depends on the order of products */
-    bool signs;      /* the native form only moves elements and changes their signs */
-    bool signalling; /* some NaN that goes in is one that C's fmax() and a comparison do not treat alike */
+    const check_case *reference_case; /* the case with which the references were called: c, or c with contiguous tensors */
+    /* has_overflow: some input element is so large that its square overflows. can_have_overflow: some 16-bit input may have such
+     * an element */
+    bool can_have_overflow, has_overflow;
+    /* true if an input is filled with CHECK_FILL_BINADES: its sums depend on the order of additions, so integer outputs, such as
+     * an argmax, are not compared */
+    bool has_binades;
+    bool has_negative_infinity; /* true if all elements of some input are -infinity */
+    /* true if exactly one input element is NaN or an infinity. The order of products then decides whether a result is NaN or
+     * infinity, so both are accepted */
+    bool has_lone_special;
+    /* true if the decomposition only moves elements and changes their signs; then signs of zeros are compared, too */
+    bool only_moves_elements;
+    /* true if some input element is a NaN whose only set fraction bit is the lowest. Then only an infinity in place of an
+     * expected NaN is reported */
+    bool has_low_payload_nan;
 } comparison;
 
-/* A difference, in words. */
-typedef struct difference {
+/* A difference between a kernel's output and a reference: its kind, such as "no NaN", and the message for the user. */
+typedef struct value_difference {
     const char *kind;
     char message[700];
-    double rtol, atol;
-    size_t slot;
-    bool shows;
-} difference;
+} value_difference;
 
-static const check_row itself = { .name = "the same row on contiguous tensors", .index = 0 };
-static const check_row native = { .name = "the native form", .index = -1 },
-                       wide = { .name = "the native form in f64", .index = -2 };
+static const check_kernel contiguous_kernel = { .name = "the same kernel on contiguous tensors", .hook_index = 0 };
+static const check_kernel decomposition_kernel = { .name = "the decomposition", .hook_index = -1 },
+                          decomposition_f64_kernel = { .name = "the decomposition in f64", .hook_index = -2 };
 
-static bool has_reference(const check_op *op)
+/* True if the operator has a reference kernel that this processor can run. */
+static bool values_has_reference_kernel(const check_op *op)
 {
     bool any = false;
-    for (size_t i = 0; i < op->nrows; i++)
-        any |= op->rows[i].reference && op->rows[i].available;
+    for (size_t i = 0; i < op->nkernels; i++)
+        any |= op->kernels[i].is_reference && op->kernels[i].is_available;
     return any;
 }
 
-static bool has_native(const check_op *op)
+/* True if the operator has a decomposition. */
+static bool values_has_decomposition(const check_op *op)
 {
-    const check_json *form = check_json_get(op->json, "native");
-    return form && form->kind == CHECK_OBJECT;
+    const check_json *form = check_json_find_member(op->json, "native");
+    return form && form->kind == CHECK_JSON_OBJECT;
 }
 
-/* Does an expression of the native form only move elements and change their signs? Then not even the sign of a zero is open. */
-static bool only_moves(const check_json *x)
+/* True if an expression of the decomposition only moves elements or changes their signs, such as flip() or neg(). Then even the
+ * sign of a zero is defined. */
+static bool values_expr_only_moves_elements(const check_json *expr)
 {
     static const char *const names[] = { "abs", "neg", "clone", "flip", "transpose", "cat", "index_select", "narrow", "slice",
         "reshape", "expand", "squeeze", "unsqueeze" };
     bool moves = true;
-    if (check_json_is(x, "call")) {
-        const check_json *name = check_json_at(x, 1);
+    if (check_json_is_expr(expr, "call")) {
+        const check_json *name = check_json_find_element(expr, 1);
         const char *text = name && name->text ? name->text : "";
         moves = false;
         for (size_t i = 0; i < sizeof names / sizeof *names && !strncmp(text, "base::", 6) && !moves; i++) {
@@ -107,20 +123,26 @@ static bool only_moves(const check_json *x)
             moves = !strncmp(text + 6, names[i], n) && (!text[6 + n] || text[6 + n] == '.');
         }
     }
-    for (const check_json *part = x->kind == CHECK_ARRAY ? x->child : NULL; part && moves; part = part->next)
-        moves = only_moves(part);
+    for (const check_json *operand = expr->kind == CHECK_JSON_ARRAY ? expr->child : NULL; operand && moves;
+        operand = operand->next)
+        moves = values_expr_only_moves_elements(operand);
     return moves;
 }
 
-static bool native_only_moves(const check_op *op)
+/* True if the operator has a decomposition that writes no argument, and all its results only move elements or change their signs.
+ */
+static bool values_decomposition_only_moves_elements(const check_op *op)
 {
-    const check_json *form = check_json_get(op->json, "native"), *results = form ? check_json_get(form, "results") : NULL,
-                     *writes = form ? check_json_get(form, "writes") : NULL;
-    return results && check_json_size(results) && (!writes || !check_json_size(writes)) && only_moves(results);
+    const check_json *form = check_json_find_member(op->json, "native"),
+                     *results = form ? check_json_find_member(form, "results") : NULL,
+                     *writes = form ? check_json_find_member(form, "writes") : NULL;
+    return results && check_json_count_elements(results) && (!writes || !check_json_count_elements(writes)) &&
+        values_expr_only_moves_elements(results);
 }
 
-/* Has it a result that the contract makes as a view of an argument? The native form says it a second time. */
-static bool gives_view(const check_op *op)
+/* True if some result is a view of an argument that the operator does not write. Such a view of the contract is compared with
+ * what the decomposition in f64 computes. */
+static bool values_has_view_result(const check_op *op)
 {
     bool any = false;
     for (size_t r = 0; r < op->nresults; r++) {
@@ -130,87 +152,92 @@ static bool gives_view(const check_op *op)
     return any;
 }
 
-/* Who has an opinion on this row, best first. Of several kernel rows, which may take different dtypes, the first that takes the
- * case is asked. */
-static size_t list_opinions(const check_op *op, const check_row *row, const check_row **out)
+/* Lists what the outputs of `kernel` are compared with, best first: other reference kernels and the decomposition; without these,
+ * all other kernels, unless `kernel` is the reference. Returns the number. Of several kernels in the list only the first that
+ * accepts the case is used. */
+static size_t values_list_references(const check_op *op, const check_kernel *kernel, const check_kernel **references)
 {
     size_t n = 0;
-    for (size_t i = 0; i < op->nrows && n < ASKED - 2; i++)
-        if (&op->rows[i] != row && op->rows[i].reference && op->rows[i].available)
-            out[n++] = &op->rows[i];
-    if (has_native(op) && (row->index >= 0 || gives_view(op)))
-        out[n++] = &wide;
-    if (has_native(op) && row->index >= 0 && !gives_view(op)) /* it would give the view */
-        out[n++] = &native;
-    const bool others = !n && row->index >= 0 && !row->reference;
-    for (size_t i = op->nrows; i-- > 0 && others && n < ASKED;)
-        if (&op->rows[i] != row && op->rows[i].available && op->rows[i].index >= 0)
-            out[n++] = &op->rows[i];
+    for (size_t i = 0; i < op->nkernels && n < MAX_CANDIDATES - 2; i++)
+        if (&op->kernels[i] != kernel && op->kernels[i].is_reference && op->kernels[i].is_available)
+            references[n++] = &op->kernels[i];
+    if (values_has_decomposition(op) && (kernel->hook_index >= 0 || values_has_view_result(op)))
+        references[n++] = &decomposition_f64_kernel;
+    /* the result of the decomposition would be the same view, so a comparison would show nothing */
+    if (values_has_decomposition(op) && kernel->hook_index >= 0 && !values_has_view_result(op))
+        references[n++] = &decomposition_kernel;
+    const bool others = !n && kernel->hook_index >= 0 && !kernel->is_reference;
+    for (size_t i = op->nkernels; i-- > 0 && others && n < MAX_CANDIDATES;)
+        if (&op->kernels[i] != kernel && op->kernels[i].is_available && op->kernels[i].hook_index >= 0)
+            references[n++] = &op->kernels[i];
     return n;
 }
 
-/* ---- Calls, and what they leave ---- */
+/* ---- Calls, and copies of their outputs ---- */
 
 /* Process state that a call must leave unchanged. */
-typedef struct state {
+typedef struct process_state {
     fenv_t floats;
-    unsigned control; /* the bits that the kernel must restore, without the exception flags */
+    unsigned control; /* floating-point control bits, without the exception flags */
     int rounding;
     sigset_t mask;
     struct sigaction handlers[NSIG];
-    uint64_t variables; /* of the environment: a sum */
-    char locale[256], folder[1024];
-    cpu_set_t processors; /* on which the thread may run */
-    int printed;          /* bytes on stdout */
-    bool child;           /* is there a process that it started and has not waited for? */
-    bool descriptors;     /* true if the checker's descriptors are unchanged */
-    bool has_descriptor;  /* true if the process can open one more descriptor */
-    bool timer;           /* true if an alarm is set */
-    mode_t mask_of_files;
+    uint64_t environment_hash; /* hash of the environment variables */
+    char locale[256], directory[1024];
+    cpu_set_t cpus;              /* processors on which the thread may run */
+    int stdout_bytes;            /* bytes written to stdout */
+    bool has_child;              /* true if there is a child process that was not waited for */
+    bool has_intact_descriptors; /* true if the descriptors that the checker had opened are unchanged */
+    bool has_descriptor;         /* true if the process can open one more descriptor */
+    bool has_timer;              /* true if an alarm is set */
+    mode_t umask_bits;
     struct rlimit limits[RLIM_NLIMITS];
-    int modes[4]; /* personality, dumpable, no new privileges, seccomp */
-} state;
+    int modes[4]; /* results of personality(), and of prctl() for dumpable, no new privileges and seccomp */
+} process_state;
 
 extern char **environ;
 
-static void look(state *s)
+/* Reads the process state that a call must leave unchanged. */
+static void values_read_process_state(process_state *state)
 {
-    memset(s, 0, sizeof *s);
-    fegetenv(&s->floats);
-    s->rounding = fegetround();
+    memset(state, 0, sizeof *state);
+    fegetenv(&state->floats);
+    state->rounding = fegetround();
 #if defined(__x86_64__)
-    s->control = __builtin_ia32_stmxcsr() & 0xffc0u;
+    state->control = __builtin_ia32_stmxcsr() & 0xffc0u;
 #endif
-    pthread_sigmask(SIG_BLOCK, NULL, &s->mask);
+    pthread_sigmask(SIG_BLOCK, NULL, &state->mask);
     for (int i = 1; i < NSIG; i++)
-        sigaction(i, NULL, &s->handlers[i]);
+        sigaction(i, NULL, &state->handlers[i]);
     for (char **v = environ; v && *v; v++)
         for (const char *p = *v; *p; p++)
-            s->variables = s->variables * 31 + (unsigned char)*p;
-    if (!getcwd(s->folder, sizeof s->folder))
-        *s->folder = 0;
-    snprintf(s->locale, sizeof s->locale, "%s", setlocale(LC_ALL, NULL));
-    sched_getaffinity(0, sizeof s->processors, &s->processors);
-    s->child = !waitid(P_ALL, 0, &(siginfo_t){ .si_pid = 0 }, WEXITED | WNOHANG | WNOWAIT);
+            state->environment_hash = state->environment_hash * 31 + (unsigned char)*p;
+    if (!getcwd(state->directory, sizeof state->directory))
+        *state->directory = 0;
+    snprintf(state->locale, sizeof state->locale, "%s", setlocale(LC_ALL, NULL));
+    sched_getaffinity(0, sizeof state->cpus, &state->cpus);
+    state->has_child = !waitid(P_ALL, 0, &(siginfo_t){ .si_pid = 0 }, WEXITED | WNOHANG | WNOWAIT);
     fflush(stdout);
-    s->printed = check_printed();
-    s->descriptors = check_descriptors_kept();
+    state->stdout_bytes = check_get_stdout_bytes();
+    state->has_intact_descriptors = check_has_intact_descriptors();
     const int one = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
-    s->has_descriptor = one >= 0 || errno != EMFILE;
+    state->has_descriptor = one >= 0 || errno != EMFILE;
     if (one >= 0)
         close(one);
-    struct itimerval left = { .it_value = { 0, 0 } };
-    getitimer(ITIMER_REAL, &left);
-    s->timer = left.it_value.tv_sec || left.it_value.tv_usec;
-    umask(s->mask_of_files = umask(0));
+    struct itimerval remaining = { .it_value = { 0, 0 } };
+    getitimer(ITIMER_REAL, &remaining);
+    state->has_timer = remaining.it_value.tv_sec || remaining.it_value.tv_usec;
+    umask(state->umask_bits = umask(0));
     for (int i = 0; i < RLIM_NLIMITS; i++)
-        getrlimit((unsigned)i, &s->limits[i]);
+        getrlimit((unsigned)i, &state->limits[i]);
     const int modes[] = { personality(0xffffffff), prctl(PR_GET_DUMPABLE), prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0),
         prctl(PR_GET_SECCOMP) };
-    memcpy(s->modes, modes, sizeof modes);
+    memcpy(state->modes, modes, sizeof modes);
 }
 
-static const char *changed_limit(const state *before, const state *after)
+/* Returns the name of the first resource limit in which two process states differ; "another one" for a rare limit. NULL: all
+ * limits are equal. */
+static const char *values_find_changed_limit_name(const process_state *before, const process_state *after)
 {
     static const char *const names[RLIM_NLIMITS] = { [RLIMIT_CPU] = "RLIMIT_CPU",
         [RLIMIT_FSIZE] = "RLIMIT_FSIZE",
@@ -227,10 +254,10 @@ static const char *changed_limit(const state *before, const state *after)
     return NULL;
 }
 
-/* False: they differ, and it was reported. */
-static bool state_is_kept(check_job *job, const state *before, const state *after)
+/* Fails the job if the process states before and after a kernel differ. Restores the floating-point environment and the signal
+ * mask of `before`. Returns true if the job has not failed. */
+static bool values_try_verify_process_state(check_job *job, const process_state *before, const process_state *after)
 {
-    job->how.show = CHECK_SHOW_ENVIRONMENT;
     fesetenv(&before->floats);
     pthread_sigmask(SIG_SETMASK, &before->mask, NULL);
     if (after->rounding != before->rounding || after->control != before->control)
@@ -240,28 +267,28 @@ static bool state_is_kept(check_job *job, const state *before, const state *afte
     if (strcmp(after->locale, before->locale))
         check_fail(
             job, "locale", "the kernel changes the locale of the process, from \"%s\" to \"%s\"", before->locale, after->locale);
-    if (after->variables != before->variables)
+    if (after->environment_hash != before->environment_hash)
         check_fail(job, "environment variables", "the kernel changes the environment variables of the process");
-    if (strcmp(after->folder, before->folder))
+    if (strcmp(after->directory, before->directory))
         check_fail(job, "folder", "the kernel changes the current folder of the process");
-    if (!CPU_EQUAL(&after->processors, &before->processors))
+    if (!CPU_EQUAL(&after->cpus, &before->cpus))
         check_fail(job, "processors", "the kernel leaves the thread bound to other processors: %d instead of %d",
-            CPU_COUNT(&after->processors), CPU_COUNT(&before->processors));
-    if (after->printed > before->printed)
+            CPU_COUNT(&after->cpus), CPU_COUNT(&before->cpus));
+    if (after->stdout_bytes > before->stdout_bytes)
         check_fail(job, "output", "the kernel writes to stdout, which belongs to the program (stderr is for messages)");
-    if (before->descriptors && !after->descriptors)
+    if (before->has_intact_descriptors && !after->has_intact_descriptors)
         check_fail(job, "descriptors", "the kernel closes or replaces descriptors that it has not opened");
     if (before->has_descriptor && !after->has_descriptor)
         check_fail(job, "descriptors", "the kernel opens all descriptors that the process may have, and leaves them open");
-    if (after->timer && !before->timer)
+    if (after->has_timer && !before->has_timer)
         check_fail(job, "timer", "the kernel leaves a timer running that will send SIGALRM");
-    if (after->mask_of_files != before->mask_of_files)
+    if (after->umask_bits != before->umask_bits)
         check_fail(job, "umask", "the kernel changes the umask of the process");
-    if (changed_limit(before, after))
-        check_fail(job, "limits", "the kernel changes a limit of the process: %s", changed_limit(before, after));
+    if (values_find_changed_limit_name(before, after))
+        check_fail(job, "limits", "the kernel changes a limit of the process: %s", values_find_changed_limit_name(before, after));
     if (memcmp(after->modes, before->modes, sizeof after->modes))
         check_fail(job, "modes", "the kernel changes how the process runs: its personality, or by prctl()");
-    if (after->child && !before->child)
+    if (after->has_child && !before->has_child)
         check_fail(job, "child process", "the kernel starts a process and does not wait for it: it stays as a zombie");
     for (int i = 1; i < NSIG; i++)
         if (after->handlers[i].sa_handler != before->handlers[i].sa_handler)
@@ -270,67 +297,75 @@ static bool state_is_kept(check_job *job, const state *before, const state *afte
         if (sigismember(&after->mask, i) != sigismember(&before->mask, i))
             check_fail(job, "signal mask", "the kernel leaves the thread's signal mask changed: signal %d (%s) is %sblocked", i,
                 strsignal(i), sigismember(&after->mask, i) ? "" : "no longer ");
-    return job->result->outcome == CHECK_PASS;
+    return job->result->outcome == CHECK_OUTCOME_PASS;
 }
 
-static bool keep_tensor(kept *k, const dv_tensor *t, size_t slot, const char *name)
+/* Appends a copy of a tensor to `outputs`, its elements in row-major order. Skips a dtype of less than 8 bits, and a tensor past
+ * MAX_OUTPUTS. Returns false if memory is out. */
+static bool values_try_append_tensor(value_outputs *outputs, const dv_tensor *tensor, size_t slot, const char *name)
 {
-    const int64_t n = dv_numel(t), size = dv_dtype_bytes(t->dtype, 1);
+    const int64_t numel = dv_numel(tensor), element_bytes = dv_dtype_bytes(tensor->dtype, 1);
     int64_t index[DV_MAX_NDIM] = { 0 };
-    const size_t needed = k->size + (size_t)(n * size);
-    if (t->dtype.bits < 8 || k->n == KEPT)
+    const size_t needed = outputs->size + (size_t)(numel * element_bytes);
+    if (tensor->dtype.bits < 8 || outputs->n == MAX_OUTPUTS)
         return true;
-    if (needed > k->room) {
-        unsigned char *larger = realloc(k->data, 2 * needed);
+    if (needed > outputs->room) {
+        unsigned char *larger = realloc(outputs->data, 2 * needed);
         if (!larger)
             return false;
-        k->data = larger;
-        k->room = 2 * needed;
+        outputs->data = larger;
+        outputs->room = 2 * needed;
     }
-    kept_tensor *to = &k->t[k->n++];
-    *to = (kept_tensor){ .dtype = t->dtype, .ndim = t->ndim, .n = n, .at = k->size, .slot = slot };
+    value_output *to = &outputs->t[outputs->n++];
+    *to = (value_output){ .dtype = tensor->dtype, .ndim = tensor->ndim, .n = numel, .at = outputs->size, .slot = slot };
     snprintf(to->name, sizeof to->name, "%s", name);
-    memcpy(to->shape, t->shape, sizeof *t->shape * (size_t)t->ndim);
-    if (n && dv_tensor_is_contiguous(t))
-        memcpy(k->data + k->size, t->data, (size_t)(n * size));
-    for (int64_t i = 0; i < n && !dv_tensor_is_contiguous(t); i++) {
+    memcpy(to->shape, tensor->shape, sizeof *tensor->shape * (size_t)tensor->ndim);
+    if (numel && dv_tensor_is_contiguous(tensor))
+        memcpy(outputs->data + outputs->size, tensor->data, (size_t)(numel * element_bytes));
+    for (int64_t i = 0; i < numel && !dv_tensor_is_contiguous(tensor); i++) {
         int64_t at = 0;
-        for (int32_t d = 0; d < t->ndim; d++)
-            at += index[d] * t->strides[d];
-        memcpy(k->data + k->size + (size_t)(i * size), (const char *)t->data + at * size, (size_t)size);
-        for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
+        for (int32_t d = 0; d < tensor->ndim; d++)
+            at += index[d] * tensor->strides[d];
+        memcpy(outputs->data + outputs->size + (size_t)(i * element_bytes), (const char *)tensor->data + at * element_bytes,
+            (size_t)element_bytes);
+        for (int32_t d = tensor->ndim; d-- > 0 && ++index[d] == tensor->shape[d];)
             index[d] = 0;
     }
-    k->size = needed;
+    outputs->size = needed;
     return true;
 }
 
-static bool keep_scalar(kept *k, const dv_value *v, size_t slot, const char *name)
+/* Appends a result that is an int, float or bool to `outputs`, as a tensor without dims of dtype i64 or f64. Returns false if
+ * memory is out. */
+static bool values_try_append_number(value_outputs *outputs, const dv_value *number, size_t slot, const char *name)
 {
     const dv_dtype f64 = { .code = 2, .bits = 64, .lanes = 1 }, i64 = { .code = 0, .bits = 64, .lanes = 1 };
-    double f = v->as.f;
-    int64_t i = v->type == DV_VALUE_BOOL ? v->as.b : v->as.i;
-    const bool real = v->type == DV_VALUE_FLOAT;
+    double f = number->as.f;
+    int64_t i = number->type == DV_VALUE_BOOL ? number->as.b : number->as.i;
+    const bool real = number->type == DV_VALUE_FLOAT;
     const dv_tensor t = { .data = real ? (void *)&f : (void *)&i, .dtype = real ? f64 : i64 };
-    return keep_tensor(k, &t, slot, name);
+    return values_try_append_tensor(outputs, &t, slot, name);
 }
 
-static bool keep_result(kept *k, const check_call *call, size_t r)
+/* Appends result r of a call to `outputs`: its tensor, the tensors of its list, or its number. An absent result appends nothing.
+ * Returns false if memory is out. */
+static bool values_try_append_result(value_outputs *outputs, const check_guarded_call *call, size_t result_index)
 {
-    const dv_value *v = &call->results[r];
-    const int32_t alias = call->op->slots[call->op->nargs + r].alias;
-    const size_t slot = alias >= 0 ? (size_t)alias : call->op->nargs + r;
+    const dv_value *v = &call->results[result_index];
+    const int32_t alias = call->op->slots[call->op->nargs + result_index].alias;
+    const size_t slot = alias >= 0 ? (size_t)alias : call->op->nargs + result_index;
     char result[80], name[120];
-    check_result_name(call->op, r, result, sizeof result);
+    check_format_result_name(call->op, result_index, result, sizeof result);
     switch (v->type) {
-    case DV_VALUE_TENSOR: return !v->as.tensor || keep_tensor(k, v->as.tensor, slot, result);
+    case DV_VALUE_TENSOR: return !v->as.tensor || values_try_append_tensor(outputs, v->as.tensor, slot, result);
     case DV_VALUE_FLOAT:
     case DV_VALUE_INT:
-    case DV_VALUE_BOOL: return keep_scalar(k, v, slot, result);
+    case DV_VALUE_BOOL: return values_try_append_number(outputs, v, slot, result);
     case DV_VALUE_TENSORS:
-        for (size_t i = 0; i < v->as.tensors.size && alias < 0; i++) { /* else they are arguments */
+        /* a list that aliases an argument is copied with the written arguments */
+        for (size_t i = 0; i < v->as.tensors.size && alias < 0; i++) {
             snprintf(name, sizeof name, "element %zu of %s", i, result);
-            if (!keep_tensor(k, v->as.tensors.data[i], slot, name))
+            if (!values_try_append_tensor(outputs, v->as.tensors.data[i], slot, name))
                 return false;
         }
         return true;
@@ -338,237 +373,267 @@ static bool keep_result(kept *k, const check_call *call, size_t r)
     }
 }
 
-static bool keep_all(kept *k, const check_call *call, const check_case *c)
+/* Replaces `outputs` by copies of all results and written arguments of a call. Returns false if memory is out. */
+static bool values_try_copy_outputs(value_outputs *outputs, const check_guarded_call *call, const check_case *c)
 {
     char name[80];
-    k->n = k->size = 0;
+    outputs->n = outputs->size = 0;
     for (size_t r = 0; r < call->op->nresults; r++)
-        if (!keep_result(k, call, r))
+        if (!values_try_append_result(outputs, call, r))
             return false;
     for (size_t i = 0; i < c->ntensors; i++) {
-        const size_t slot = check_tensor_argument(c, i);
+        const size_t slot = check_find_tensor_slot(c, i);
         snprintf(name, sizeof name, "argument '%.60s'", call->op->slots[slot].name);
         if (c->tensors[i].present && call->op->slots[slot].flags & DV_SLOT_WRITES &&
-            !keep_tensor(k, check_call_tensor(i), slot, name))
+            !values_try_append_tensor(outputs, check_get_last_tensor(i), slot, name))
             return false;
     }
     return true;
 }
 
-/* contents: the case whose elements it has; NULL: c. moved: by how much its real numbers are, up or down. */
-static bool run_at(const check_job *job, const check_row *row, const check_case *c, const check_case *contents,
-    enum check_end end, double moved, kept *to, check_call *call)
+/* Calls a kernel with a case and copies results and written arguments to `outputs`. contents_from: the case whose elements the
+ * tensors have. perturbation: relative change of each real element; 0: none. Returns false if the call failed or memory is out;
+ * *call has the status. */
+static bool values_try_call_with_contents(const check_job *job, const check_kernel *kernel, const check_case *c,
+    const check_case *contents_from, enum check_guard_side guard_side, double perturbation, value_outputs *outputs,
+    check_guarded_call *call)
 {
-    *call = (check_call){
-        .op = job->op, .row = row, .end = end, .poison = 0xa5, .moved = moved, .contents = contents == c ? NULL : contents
-    };
-    check_call_run(call, c);
-    return !call->status && keep_all(to, call, c);
+    *call = (check_guarded_call){ .op = job->op,
+        .kernel = kernel,
+        .guard_side = guard_side,
+        .poison_byte = 0xa5,
+        .relative_perturbation = perturbation,
+        .contents_from = contents_from == c ? NULL : contents_from };
+    check_guarded_call_run(call, c);
+    return !call->status && values_try_copy_outputs(outputs, call, c);
 }
 
-static bool run(const check_job *job, const check_row *row, const check_case *c, kept *to, check_call *call)
+/* Calls a kernel with a case and copies results and written arguments to `outputs`. Returns false if the call failed or memory is
+ * out; *call has the status. */
+static bool values_try_call_kernel(
+    const check_job *job, const check_kernel *kernel, const check_case *c, value_outputs *outputs, check_guarded_call *call)
 {
-    return run_at(job, row, c, c, CHECK_AT_END, 0, to, call);
+    return values_try_call_with_contents(job, kernel, c, c, CHECK_GUARD_AFTER, 0, outputs, call);
 }
 
 /* ---- Comparing ---- */
 
-enum class { FINITE, POSITIVE, NEGATIVE, NOTHING };
-static enum class class_of(double x) { return isnan(x) ? NOTHING : !isinf(x) ? FINITE : x > 0 ? POSITIVE : NEGATIVE; }
+enum number_class { CLASS_FINITE, CLASS_POSITIVE_INF, CLASS_NEGATIVE_INF, CLASS_NAN };
+/* Returns the class of a number: finite, positive infinity, negative infinity or NaN. */
+static enum number_class values_get_number_class(double x)
+{
+    return isnan(x) ? CLASS_NAN : !isinf(x) ? CLASS_FINITE : x > 0 ? CLASS_POSITIVE_INF : CLASS_NEGATIVE_INF;
+}
 
-static const unsigned char *bytes_of(const kept *k, size_t t) { return k->data + k->t[t].at; }
+/* Returns the address of the copied elements of output number t. */
+static const unsigned char *values_get_bytes(const value_outputs *outputs, size_t t) { return outputs->data + outputs->t[t].at; }
 
-static bool has_special(const check_case *c)
+/* True if some tensor of the case is filled with NaN or infinities on purpose. */
+static bool values_case_has_special_values(const check_case *c)
 {
     for (size_t i = 0; i < c->ntensors; i++)
-        if (c->tensors[i].present && (c->tensors[i].fill == CHECK_SPECIAL || c->tensors[i].fill >= CHECK_SIGNALLING))
+        if (c->tensors[i].present &&
+            (c->tensors[i].fill == CHECK_FILL_SPECIAL_VALUES || c->tensors[i].fill >= CHECK_FILL_LOW_PAYLOAD_NAN))
             return true;
     return false;
 }
 
-/* Appends to `out` the element at the same index of each argument that has the result's shape: " (there gate is 3, up is
- * NaN)". */
-static void append_arguments(const comparison *m, const kept_tensor *t, int64_t element, char *out, size_t size)
+/* Appends to `message` the element of each argument that has the same shape as `output`, at the same index: " (there gate is 3,
+ * up is NaN)". Appends nothing if no argument has this shape. */
+static void values_append_argument_elements(
+    const comparison *m, const value_output *output, int64_t element_index, char *message, size_t capacity)
 {
-    size_t n = strlen(out);
+    size_t length = strlen(message);
     const char *separator = " (there ";
     for (size_t i = 0; i < m->c->ntensors; i++) {
         const check_tensor *a = &m->c->tensors[i];
         char number[40];
-        if (!a->present || a->ndim != t->ndim || memcmp(a->shape, t->shape, sizeof *a->shape * (size_t)t->ndim) ||
-            !check_element_print(m->c, i, element, number, sizeof number))
+        if (!a->present || a->ndim != output->ndim || memcmp(a->shape, output->shape, sizeof *a->shape * (size_t)output->ndim) ||
+            !check_try_format_element(m->c, i, element_index, number, sizeof number))
             continue;
-        n += (size_t)snprintf(
-            out + n, size - n, "%s%s is %s", separator, m->job->op->slots[check_tensor_argument(m->c, i)].name, number);
-        if (n >= size)
+        length += (size_t)snprintf(message + length, capacity - length, "%s%s is %s", separator,
+            m->job->op->slots[check_find_tensor_slot(m->c, i)].name, number);
+        if (length >= capacity)
             return;
         separator = ", ";
     }
     if (*separator == ',')
-        snprintf(out + n, size - n, ")");
+        snprintf(message + length, capacity - length, ")");
 }
 
-/* Element i (of complex numbers: a part of one) of tensor k. */
-static void tell(const comparison *m, size_t k, int64_t i, int parts, double found, double expected, const char *kind,
-    const check_tolerance *tolerance, double allowed, difference *out)
+/* Fills *difference with its kind and message. Its place is component `component_index` of all components of output
+ * `output_index`; a complex element has 2. allowed: the tolerance, which the message names for the kind "other value". */
+static void values_describe_difference(const comparison *m, size_t output_index, int64_t component_index, int ncomponents,
+    double found, double expected, const char *kind, double allowed, value_difference *difference)
 {
-    const kept_tensor *t = &m->found->t[k];
+    const value_output *t = &m->found->t[output_index];
     char index[200], a[40], b[40], limit[60] = "";
-    check_index_print(t->ndim, t->shape, i / parts, index, sizeof index);
-    check_print_number(found, bytes_of(m->found, k), i, t->dtype, 9, a, sizeof a);
-    check_print_number(expected, bytes_of(m->opinions[0], k), i, t->dtype, 9, b, sizeof b);
+    check_format_element_index(t->ndim, t->shape, component_index / ncomponents, index, sizeof index);
+    check_format_number(found, values_get_bytes(m->found, output_index), component_index, t->dtype, a, sizeof a);
+    check_format_number(expected, values_get_bytes(m->references[0], output_index), component_index, t->dtype, b, sizeof b);
     if (!strcmp(kind, "other value") && allowed > 0)
         snprintf(limit, sizeof limit, "; they may lie %.3g apart", allowed);
-    const check_row *by = m->rows[0];
-    snprintf(out->message, sizeof out->message, "element [%s] of %s (%s) is %s%s, and %s%s gives %s%s", index, t->name,
-        dv_dtype_name(t->dtype), a,
-        parts == 1  ? ""
-            : i % 2 ? " (imaginary)"
-                    : " (real)",
-        by->index > 0 ? "row " : "", by->name, b, limit);
-    append_arguments(m, t, i / parts, out->message, sizeof out->message);
-    out->kind = kind;
-    out->rtol = check_is_integer(t->dtype)
-        ? -1
-        : tolerance->rtol; /* -1: they differ in a bit; doubles cannot represent all integers */
-    out->atol = isfinite(allowed) ? fmax(0, allowed - tolerance->rtol * fabs(expected)) : tolerance->atol;
-    out->atol = has_special(m->c) && !check_is_integer(t->dtype) ? INFINITY : out->atol; /* only which infinity or NaN it is */
-    out->slot = t->slot;
-    out->shows = true;
+    const check_kernel *reference = m->reference_kernels[0];
+    snprintf(difference->message, sizeof difference->message, "element [%s] of %s (%s) is %s%s, and %s%s gives %s%s", index,
+        t->name, dv_dtype_name(t->dtype), a,
+        ncomponents == 1          ? ""
+            : component_index % 2 ? " (imaginary)"
+                                  : " (real)",
+        reference->hook_index > 0 ? "kernel " : "", reference->name, b, limit);
+    values_append_argument_elements(m, t, component_index / ncomponents, difference->message, sizeof difference->message);
+    difference->kind = kind;
 }
 
-static bool same_tensor(const kept_tensor *a, const kept_tensor *b)
+/* True if two outputs have the same shape and dtype; their elements are not compared. */
+static bool values_has_same_shape_and_dtype(const value_output *a, const value_output *b)
 {
     return a->ndim == b->ndim && dv_dtype_key(a->dtype) == dv_dtype_key(b->dtype) &&
         !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
 }
 
-/* Values that are not real numbers must be equal. */
-static bool compare_exactly(const comparison *m, size_t k, difference *out)
+/* True if some element of an output of integers or bools is unequal to the references, and all references agree on this element.
+ * *difference receives the first such element. */
+static bool values_exact_output_differs(const comparison *m, size_t output_index, value_difference *difference)
 {
-    const kept_tensor *t = &m->found->t[k];
-    const check_tolerance none = { 0, 0, 1 };
+    const value_output *t = &m->found->t[output_index];
     const size_t size = (size_t)dv_dtype_bytes(t->dtype, 1);
     for (int64_t i = 0; i < t->n; i++) {
-        const unsigned char *first = bytes_of(m->opinions[0], k) + (size_t)i * size;
-        bool agree = memcmp(first, bytes_of(m->found, k) + (size_t)i * size, size) != 0;
+        const unsigned char *first = values_get_bytes(m->references[0], output_index) + (size_t)i * size;
+        bool agree = memcmp(first, values_get_bytes(m->found, output_index) + (size_t)i * size, size) != 0;
         for (size_t o = 1; o < m->n && agree; o++)
-            agree = !memcmp(first, bytes_of(m->opinions[o], k) + (size_t)i * size, size);
+            agree = !memcmp(first, values_get_bytes(m->references[o], output_index) + (size_t)i * size, size);
         if (agree) {
-            tell(m, k, i, 1, check_get(bytes_of(m->found, k), i, t->dtype), check_get(first, 0, t->dtype), "other value", &none,
-                0, out);
+            values_describe_difference(m, output_index, i, 1,
+                check_element_get(values_get_bytes(m->found, output_index), i, t->dtype), check_element_get(first, 0, t->dtype),
+                "other value", 0, difference);
             return true;
         }
     }
     return false;
 }
 
-/* Is it allowed that a number is finite in one result and not in the other, or infinite and NaN? */
-static bool may_overflow(const comparison *m, double found, double expected, double largest)
+/* True if it is no failure, for these inputs, that one of `found` and `expected` is finite, infinite or NaN and the other is not.
+ */
+static bool values_accepts_other_number_class(const comparison *m, double found, double expected, double max_finite)
 {
-    const bool meant = m->lowest && !m->lone &&
-        m->rows[0]->reference; /* the author thought of it: -inf of nothing, for example */
-    if ((m->lone || m->lowest) && !isfinite(found) && !isfinite(expected) && !(meant && isnan(found)))
+    /* the author's reference kernel defines what inputs of -infinity give: the maximum of nothing is -inf, for example */
+    const bool is_defined_by_author = m->has_negative_infinity && !m->has_lone_special && m->reference_kernels[0]->is_reference;
+    if ((m->has_lone_special || m->has_negative_infinity) && !isfinite(found) && !isfinite(expected) &&
+        !(is_defined_by_author && isnan(found)))
         return true;
-    if (m->lowest) /* where a formula has no number, a kernel may say one */
+    if (m->has_negative_infinity) /* where the reference gives NaN for an input of -infinity, a kernel may give a number */
         return isnan(expected);
-    if (m->extreme || (m->wild && !(isnan(expected) && isfinite(found) && fabs(found) < sqrt(largest))))
+    if (m->has_overflow || (m->can_have_overflow && !(isnan(expected) && isfinite(found) && fabs(found) < sqrt(max_finite))))
         return true;
-    return !isinf(found) != !isinf(expected) && fabs(isinf(found) ? expected : found) >= 0.9 * largest; /* not so for NaN */
+    /* an infinity is accepted in place of a number near the largest finite one, and the reverse; a NaN is not */
+    return !isinf(found) != !isinf(expected) && fabs(isinf(found) ? expected : found) >= 0.9 * max_finite;
 }
 
-/* The change of an element when the arguments change by a few units in the last place: if it is large, as for a division by a sum
- * near zero, no row can be accurate. */
-static double movement(const comparison *m, size_t k, int64_t i, double alike)
+/* Returns an allowed error: MOVEMENT_FACTOR times the change of the first reference's element when the arguments change by a few
+ * units in the last place. Where it is large, as for a division by a sum near zero, no kernel can be accurate. Returns 0 if no
+ * perturbed call was made. */
+static double values_get_conditioning_tolerance(
+    const comparison *m, size_t output_index, int64_t component_index, double equal_terms_factor)
 {
-    if (!m->moved || k >= m->moved->n || k >= m->still->n || !same_tensor(&m->moved->t[k], &m->still->t[k]) ||
-        m->moved->t[k].n != m->found->t[k].n)
+    if (!m->perturbed_reference || output_index >= m->perturbed_reference->n || output_index >= m->unperturbed_reference->n ||
+        !values_has_same_shape_and_dtype(&m->perturbed_reference->t[output_index], &m->unperturbed_reference->t[output_index]) ||
+        m->perturbed_reference->t[output_index].n != m->found->t[output_index].n)
         return 0;
-    dv_dtype dtype = m->moved->t[k].dtype;
-    check_numbers_in(&dtype);
-    const double by = fabs(check_get(bytes_of(m->moved, k), i, dtype) - check_get(bytes_of(m->still, k), i, dtype));
-    return isfinite(by) ? MOVEMENT * alike * by : INFINITY;
+    dv_dtype dtype = m->perturbed_reference->t[output_index].dtype;
+    check_get_component_count_and_dtype(&dtype);
+    const double change = fabs(check_element_get(values_get_bytes(m->perturbed_reference, output_index), component_index, dtype) -
+        check_element_get(values_get_bytes(m->unperturbed_reference, output_index), component_index, dtype));
+    return isfinite(change) ? MOVEMENT_FACTOR * equal_terms_factor * change : INFINITY;
 }
 
-/* Is it in every opinion a zero of the other sign? */
-static bool is_other_zero(const comparison *m, size_t k, int64_t i, dv_dtype dtype, double found)
+/* True if every reference has a zero at this place, whose sign is not that of the zero `found`. */
+static bool values_is_zero_of_other_sign(
+    const comparison *m, size_t output_index, int64_t component_index, dv_dtype dtype, double found)
 {
-    bool other = true;
-    for (size_t o = 0; o < m->n && other; o++) {
-        const double x = check_get(bytes_of(m->opinions[o], k), i, dtype);
-        other = fpclassify(x) == FP_ZERO && !signbit(x) != !signbit(found);
+    bool is_other = true;
+    for (size_t o = 0; o < m->n && is_other; o++) {
+        const double x = check_element_get(values_get_bytes(m->references[o], output_index), component_index, dtype);
+        is_other = fpclassify(x) == FP_ZERO && !signbit(x) != !signbit(found);
     }
-    return other;
+    return is_other;
 }
 
-static bool compare_real(const comparison *m, size_t k, difference *out)
+/* True if some element of an output of real or complex numbers is farther from the references than the tolerance, or is NaN or an
+ * infinity where the references agree on something else. *difference receives the first such element. */
+static bool values_real_output_differs(const comparison *m, size_t output_index, value_difference *difference)
 {
-    const kept_tensor *t = &m->found->t[k];
-    const bool complex = t->dtype.code == 5, special = has_special(m->c);
-    const int parts = complex ? 2 : 1;
+    const value_output *t = &m->found->t[output_index];
+    const bool complex = t->dtype.code == 5, special = values_case_has_special_values(m->c);
+    const int ncomponents = complex ? 2 : 1;
     const dv_dtype real = { .code = 2, .bits = (uint8_t)(t->dtype.bits / 2), .lanes = 1 }, dtype = complex ? real : t->dtype;
-    const check_tolerance tolerance = check_tolerance_of(m->job->op, m->c, t->dtype, t->n, m->n == 1);
-    const double largest = check_largest(dtype);
+    const check_tolerance tolerance = check_get_tolerance(m->job->op, m->c, t->dtype, t->n, m->n == 1);
+    const double largest = check_get_max_finite(dtype);
     double spread = 0;
-    for (int64_t i = 0; i < t->n * parts && m->n > 1; i++)
+    for (int64_t i = 0; i < t->n * ncomponents && m->n > 1; i++)
         for (size_t o = 1; o < m->n; o++) {
-            const double apart = fabs(
-                check_get(bytes_of(m->opinions[o], k), i, dtype) - check_get(bytes_of(m->opinions[0], k), i, dtype));
-            spread = isfinite(apart) && apart > spread ? apart : spread;
+            const double distance = fabs(check_element_get(values_get_bytes(m->references[o], output_index), i, dtype) -
+                check_element_get(values_get_bytes(m->references[0], output_index), i, dtype));
+            spread = isfinite(distance) && distance > spread ? distance : spread;
         }
-    for (int64_t i = 0; i < t->n * parts; i++) {
-        const double found = check_get(bytes_of(m->found, k), i, dtype),
-                     expected = check_get(bytes_of(m->opinions[0], k), i, dtype);
+    for (int64_t i = 0; i < t->n * ncomponents; i++) {
+        const double found = check_element_get(values_get_bytes(m->found, output_index), i, dtype),
+                     expected = check_element_get(values_get_bytes(m->references[0], output_index), i, dtype);
         bool agree = true;
         for (size_t o = 1; o < m->n && agree; o++)
-            agree = class_of(check_get(bytes_of(m->opinions[o], k), i, dtype)) == class_of(expected);
+            agree = values_get_number_class(check_element_get(values_get_bytes(m->references[o], output_index), i, dtype)) ==
+                values_get_number_class(expected);
         if (!agree)
             continue;
-        const double allowed = tolerance.atol + tolerance.rtol * fabs(expected) + 2 * spread + movement(m, k, i, tolerance.alike);
-        if (class_of(found) != class_of(expected)) {
-            if (m->signalling ? !isnan(expected) || !isinf(found) : may_overflow(m, found, expected, largest))
+        const double allowed = tolerance.atol + tolerance.rtol * fabs(expected) + 2 * spread +
+            values_get_conditioning_tolerance(m, output_index, i, tolerance.equal_terms_factor);
+        if (values_get_number_class(found) != values_get_number_class(expected)) {
+            if (m->has_low_payload_nan ? !isnan(expected) || !isinf(found)
+                                       : values_accepts_other_number_class(m, found, expected, largest))
                 continue;
-            tell(m, k, i, parts, found, expected,
+            values_describe_difference(m, output_index, i, ncomponents, found, expected,
                 isnan(found)          ? "NaN"
                     : isnan(expected) ? "no NaN"
                                       : "infinity",
-                &tolerance, allowed, out);
+                allowed, difference);
             return true;
         }
         if (isfinite(found) && !special && fabs(found - expected) > allowed) {
-            tell(m, k, i, parts, found, expected, "other value", &tolerance, allowed, out);
+            values_describe_difference(m, output_index, i, ncomponents, found, expected, "other value", allowed, difference);
             return true;
         }
-        if (m->signs && fpclassify(found) == FP_ZERO && is_other_zero(m, k, i, dtype, found)) {
-            tell(m, k, i, parts, found, expected, "sign of zero", &tolerance, 0, out);
-            out->shows = false;
+        if (m->only_moves_elements && fpclassify(found) == FP_ZERO &&
+            values_is_zero_of_other_sign(m, output_index, i, dtype, found)) {
+            values_describe_difference(m, output_index, i, ncomponents, found, expected, "sign of zero", 0, difference);
             return true;
         }
     }
     return false;
 }
 
-/* True: they differ. */
-static bool compare(const comparison *m, difference *out)
+/* True if some output differs from the references by more than the tolerance; *difference receives the first. Nothing is compared
+ * if the references differ in number, shapes or dtypes of their outputs. */
+static bool values_outputs_differ(const comparison *m, value_difference *difference)
 {
-    for (size_t o = 1; o < m->n; o++) /* what is not comparable is no opinion */
-        for (size_t k = 0; k < m->opinions[0]->n; k++)
-            if (m->opinions[o]->n != m->opinions[0]->n || !same_tensor(&m->opinions[o]->t[k], &m->opinions[0]->t[k]))
+    for (size_t o = 1; o < m->n; o++) /* references that differ in shapes or dtypes cannot be compared with */
+        for (size_t k = 0; k < m->references[0]->n; k++)
+            if (m->references[o]->n != m->references[0]->n ||
+                !values_has_same_shape_and_dtype(&m->references[o]->t[k], &m->references[0]->t[k]))
                 return false;
-    for (size_t k = 0; k < m->found->n && k < m->opinions[0]->n; k++) {
-        const kept_tensor *a = &m->found->t[k], *b = &m->opinions[0]->t[k];
-        if (!same_tensor(a, b)) {
-            if (dv_dtype_key(a->dtype) != dv_dtype_key(b->dtype)) /* without a contract, in f64 */
+    for (size_t k = 0; k < m->found->n && k < m->references[0]->n; k++) {
+        const value_output *a = &m->found->t[k], *b = &m->references[0]->t[k];
+        if (!values_has_same_shape_and_dtype(a, b)) {
+            /* another dtype is no difference: without a contract the decomposition in f64 returns f64 */
+            if (dv_dtype_key(a->dtype) != dv_dtype_key(b->dtype))
                 return false;
-            snprintf(out->message, sizeof out->message, "%s has %lld elements, and %s%s gives %lld", a->name, (long long)a->n,
-                m->rows[0]->index > 0 ? "row " : "", m->rows[0]->name, (long long)b->n);
-            out->kind = "other size";
-            out->slot = a->slot;
-            out->shows = true;
+            snprintf(difference->message, sizeof difference->message, "%s has %lld elements, and %s%s gives %lld", a->name,
+                (long long)a->n, m->reference_kernels[0]->hook_index > 0 ? "kernel " : "", m->reference_kernels[0]->name,
+                (long long)b->n);
+            difference->kind = "other size";
             return true;
         }
-        if (check_is_integer(a->dtype) ? !m->signalling && !m->binades && compare_exactly(m, k, out)
-                                       : (check_is_float(a->dtype) || a->dtype.code == 5) && compare_real(m, k, out))
+        if (check_is_integer_dtype(a->dtype)
+                ? !m->has_low_payload_nan && !m->has_binades && values_exact_output_differs(m, k, difference)
+                : (check_is_float_dtype(a->dtype) || a->dtype.code == 5) && values_real_output_differs(m, k, difference))
             return true;
     }
     return false;
@@ -576,252 +641,279 @@ static bool compare(const comparison *m, difference *out)
 
 /* ---- One case ---- */
 
-static comparison comparison_of(check_job *job, const check_case *c, const kept *found)
+/* Returns a comparison for the outputs `found` of a case, as yet without references. Sets the flags that follow from the fills of
+ * the case's tensors. */
+static comparison values_make_comparison(check_job *job, const check_case *c, const value_outputs *found)
 {
-    comparison m = { .job = job, .c = c, .asked = c, .found = found, .signs = native_only_moves(job->op) };
+    comparison m = { .job = job,
+        .c = c,
+        .reference_case = c,
+        .found = found,
+        .only_moves_elements = values_decomposition_only_moves_elements(job->op) };
     for (size_t i = 0; i < c->ntensors; i++) {
-        const bool special = c->tensors[i].present && c->tensors[i].fill == CHECK_SPECIAL;
-        m.extreme |= special && (c->seed + i) % 2;
-        m.lone |= special && (c->seed + i) % 4 == CHECK_LONE;
-        m.binades |= c->tensors[i].present && c->tensors[i].fill == CHECK_BINADES;
-        m.lowest |= c->tensors[i].present && c->tensors[i].fill == CHECK_LOWEST;
-        m.wild |= special && c->tensors[i].dtype.bits <= 16;
-        m.signalling |= c->tensors[i].present && c->tensors[i].fill == CHECK_SIGNALLING;
+        const bool special = c->tensors[i].present && c->tensors[i].fill == CHECK_FILL_SPECIAL_VALUES;
+        m.has_overflow |= special && (c->seed + i) % 2;
+        m.has_lone_special |= special && (c->seed + i) % 4 == CHECK_SEED_LONE_SPECIAL;
+        m.has_binades |= c->tensors[i].present && c->tensors[i].fill == CHECK_FILL_BINADES;
+        m.has_negative_infinity |= c->tensors[i].present && c->tensors[i].fill == CHECK_FILL_NEGATIVE_INFINITY;
+        m.can_have_overflow |= special && c->tensors[i].dtype.bits <= 16;
+        m.has_low_payload_nan |= c->tensors[i].present && c->tensors[i].fill == CHECK_FILL_LOW_PAYLOAD_NAN;
     }
     return m;
 }
 
-/* Of the cases with numbers so large that little is compared, every second one has NaNs that lose their fraction instead, where
- * it is cut off. */
-static const check_case *with_signalling(check_job *job, const check_case *c)
+/* Returns a copy of a case with NaNs of CHECK_FILL_LOW_PAYLOAD_NAN in place of other special values, and makes it the job's
+ * current case. Returns c itself unless squares of its numbers overflow, and for every second such case. */
+static const check_case *values_select_case_with_low_payload_nan(check_job *job, const check_case *c)
 {
     static check_case out;
-    const comparison m = comparison_of(job, c, NULL);
-    if (!m.extreme || c->seed / 2 % 2)
+    const comparison m = values_make_comparison(job, c, NULL);
+    if (!m.has_overflow || c->seed / 2 % 2)
         return c;
     out = *c;
     for (size_t i = 0; i < out.ntensors; i++)
-        if (out.tensors[i].fill == CHECK_SPECIAL)
-            out.tensors[i].fill = CHECK_SIGNALLING;
-    check_in_hand(job, &out);
+        if (out.tensors[i].fill == CHECK_FILL_SPECIAL_VALUES)
+            out.tensors[i].fill = CHECK_FILL_LOW_PAYLOAD_NAN;
+    check_set_current_case(job, &out);
     return &out;
 }
 
-static bool plain_layouts(const check_case *c)
+/* True if all tensors of a case are contiguous. */
+static bool values_has_contiguous_layouts(const check_case *c)
 {
-    bool plain = true;
+    bool is_contiguous = true;
     for (size_t i = 0; i < c->ntensors; i++)
-        plain &= !c->tensors[i].present || !c->tensors[i].layout;
-    return plain;
+        is_contiguous &= !c->tensors[i].present || !c->tensors[i].layout;
+    return is_contiguous;
 }
 
-static const check_case *contiguous(const check_case *c)
+/* Returns a copy of a case with contiguous tensors, in static memory that the next call overwrites. */
+static const check_case *values_get_contiguous_copy(const check_case *c)
 {
     static check_case out;
     out = *c;
     for (size_t i = 0; i < out.ntensors; i++)
-        out.tensors[i].layout = CHECK_CONTIGUOUS;
+        out.tensors[i].layout = CHECK_LAYOUT_CONTIGUOUS;
     return &out;
 }
 
-/* Opinions on a case; 0: there are none. */
-static size_t ask(check_job *job, const check_case *c, kept *kepts, comparison *m)
+/* Calls the references of job->kernel with a case, copies their outputs to reference_outputs, and enters those that accept the
+ * case in *m. Returns their number. Fails the job if a reference kernel or the decomposition refuses a case that the kernel has
+ * computed. */
+static size_t values_call_references(check_job *job, const check_case *c, value_outputs *reference_outputs, comparison *m)
 {
-    static check_call call;
-    const check_row *rows[ASKED];
-    const size_t n = list_opinions(job->op, job->row, rows);
+    static check_guarded_call call;
+    const check_kernel *kernels[MAX_CANDIDATES];
+    const size_t n = values_list_references(job->op, job->kernel, kernels);
     m->n = 0;
     for (size_t o = 0; o < n; o++)
-        if (rows[o]->index > 0 && m->n)
+        if (kernels[o]->hook_index > 0 && m->n)
             continue;
-        else if (run(job, rows[o], c, &kepts[m->n], &call)) {
-            m->rows[m->n] = rows[o];
-            m->opinions[m->n] = &kepts[m->n];
+        else if (values_try_call_kernel(job, kernels[o], c, &reference_outputs[m->n], &call)) {
+            m->reference_kernels[m->n] = kernels[o];
+            m->references[m->n] = &reference_outputs[m->n];
             m->n++;
-        } else if ((rows[o] == &native || rows[o]->reference) && !call.not_this_row && call.status != DV_ENOMEM) {
-            job->how.show = CHECK_SHOW_NOTHING;
-            check_fail(job, rows[o] == &native ? "native form fails" : "reference fails", "this row computes what %s refuses: %s",
-                rows[o] == &native ? "the native form" : "the reference row", dv_last_error());
-        } else if (!call.not_this_row) {
-            snprintf(job->result->note, sizeof job->result->note, "%s: %s", rows[o]->name, dv_last_error());
+        } else if ((kernels[o] == &decomposition_kernel || kernels[o]->is_reference) && !call.kernel_declined &&
+            call.status != DV_ENOMEM) {
+            check_fail(job, kernels[o] == &decomposition_kernel ? "decomposition fails" : "reference fails",
+                "this kernel computes what %s refuses: %s",
+                kernels[o] == &decomposition_kernel ? "the decomposition" : "the reference kernel", dv_last_error());
+        } else if (!call.kernel_declined) {
+            snprintf(job->result->last_refusal, sizeof job->result->last_refusal, "%s: %s", kernels[o]->name, dv_last_error());
         }
     return m->n;
 }
 
-/* They differ by more than the sensitivity to the inputs explains. */
-static bool differ(check_job *job, comparison *m, difference *d)
+/* True if the outputs differ from the references by more than tolerance and sensitivity to the inputs explain; *difference
+ * receives how. Only after a first difference it calls the reference with perturbed arguments, to measure the sensitivity. */
+static bool values_differ_beyond_noise(check_job *job, comparison *m, value_difference *difference)
 {
-    const check_case *c = m->asked;
-    static check_call call;
+    const check_case *c = m->reference_case;
+    static check_guarded_call call;
     static check_case in_f32;
-    static kept moved, still;
-    const check_row *row = m->rows[0] == &itself ? job->row : m->rows[0];
+    static value_outputs perturbed_outputs, unperturbed_outputs;
+    const check_kernel *reference = m->reference_kernels[0] == &contiguous_kernel ? job->kernel : m->reference_kernels[0];
     bool wide_inputs = true, expanded = false;
-    if (!compare(m, d))
+    if (!values_outputs_differ(m, difference))
         return false;
-    if (strcmp(d->kind, "other value"))
+    if (strcmp(difference->kind, "other value"))
         return true;
-    for (size_t i = 0; i < c->ntensors; i++) /* elements that are one in memory move as the others do, each by itself */
-        expanded |= c->tensors[i].present && c->tensors[i].layout == CHECK_EXPANDED;
+    /* elements of an expanded tensor share memory, so they would be perturbed together */
     for (size_t i = 0; i < c->ntensors; i++)
-        wide_inputs &= !check_is_float(c->tensors[i].dtype) || check_largest(c->tensors[i].dtype) > FLT_MAX;
-    const check_case *const at = expanded ? contiguous(c) : c;
-    const double by = wide_inputs ? 0x1p-51 : 0x1p-22;
-    if (check_widen_16_bits(job->op, at, &in_f32) && run_at(job, row, &in_f32, m->c, CHECK_AT_END, 0, &still, &call) &&
-        run_at(job, row, &in_f32, m->c, CHECK_AT_END, by, &moved, &call)) { /* a number of 16 bits would round the change away */
-        m->moved = &moved;
-        m->still = &still;
-    } else if (run_at(job, row, at, m->c, CHECK_AT_END, by, &moved, &call)) {
-        m->moved = &moved;
-        m->still = m->opinions[0];
+        expanded |= c->tensors[i].present && c->tensors[i].layout == CHECK_LAYOUT_EXPANDED;
+    for (size_t i = 0; i < c->ntensors; i++)
+        wide_inputs &= !check_is_float_dtype(c->tensors[i].dtype) || check_get_max_finite(c->tensors[i].dtype) > FLT_MAX;
+    const check_case *const perturbed_case = expanded ? values_get_contiguous_copy(c) : c;
+    const double perturbation = wide_inputs ? 0x1p-51 : 0x1p-22;
+    if (check_try_widen_16_bit_floats(job->op, perturbed_case, &in_f32) &&
+        values_try_call_with_contents(job, reference, &in_f32, m->c, CHECK_GUARD_AFTER, 0, &unperturbed_outputs, &call) &&
+        values_try_call_with_contents(job, reference, &in_f32, m->c, CHECK_GUARD_AFTER, perturbation, &perturbed_outputs,
+            &call)) { /* 16-bit floats are converted to f32 first: rounding to 16 bits would undo so small a change */
+        m->perturbed_reference = &perturbed_outputs;
+        m->unperturbed_reference = &unperturbed_outputs;
+    } else if (values_try_call_with_contents(
+                   job, reference, perturbed_case, m->c, CHECK_GUARD_AFTER, perturbation, &perturbed_outputs, &call)) {
+        m->perturbed_reference = &perturbed_outputs;
+        m->unperturbed_reference = m->references[0];
     }
-    return compare(m, d);
+    return values_outputs_differ(m, difference);
 }
 
-static void report(check_job *job, const comparison *m, const difference *d, bool layout)
+/* Fails the job with a difference. is_layout_fault: the kernel is right for contiguous tensors, so the layout is reported as the
+ * cause. */
+static void values_report_difference(check_job *job, const value_difference *difference, bool is_layout_fault)
 {
-    job->how.show = !d->shows ? CHECK_SHOW_NOTHING : m->rows[0] == &itself ? CHECK_SHOW_LAYOUT : CHECK_SHOW_ROWS;
-    job->how.slot = (int32_t)d->slot;
-    memset(job->how.axes, -1, sizeof job->how.axes);
-    job->how.end = CHECK_AT_END;
-    job->how.other_row = m->rows[0]->index;
-    job->how.rtol = d->rtol;
-    job->how.atol = d->atol;
-    check_fail(job, layout ? "layout" : d->kind, "%s%s", d->message,
-        layout ? "; with contiguous tensors the row is right: it depends on the layout" : "");
+    check_fail(job, is_layout_fault ? "layout" : difference->kind, "%s%s", difference->message,
+        is_layout_fault ? "; with contiguous tensors the kernel is right: it depends on the layout" : "");
 }
 
-/* The same elements in contiguous tensors give what the opinions say. */
-static bool is_right_when_contiguous(check_job *job, const check_case *c, const comparison *m)
+/* True if the kernel, called with the same elements in contiguous tensors, agrees with the references of `m`. False, too, if this
+ * call fails. */
+static bool values_is_right_when_contiguous(check_job *job, const check_case *c, const comparison *m)
 {
-    static check_call call;
-    static kept plain;
-    difference d;
+    static check_guarded_call call;
+    static value_outputs contiguous_outputs;
+    value_difference d;
     comparison other = *m;
-    other.found = &plain;
-    return run_at(job, job->row, contiguous(c), c, CHECK_AT_END, 0, &plain, &call) && !compare(&other, &d);
+    other.found = &contiguous_outputs;
+    return values_try_call_with_contents(
+               job, job->kernel, values_get_contiguous_copy(c), c, CHECK_GUARD_AFTER, 0, &contiguous_outputs, &call) &&
+        !values_outputs_differ(&other, &d);
 }
 
-/* Without opinions: the row itself on contiguous tensors. */
-static void compare_layouts(check_job *job, const check_case *c, const kept *found, kept *other)
+/* Fails the job if the kernel's outputs `found` differ from its outputs for contiguous tensors of the same elements. Does nothing
+ * for a nondeterministic operator, or if all tensors are contiguous already. other: memory for the outputs of further calls. */
+static void values_check_layouts(check_job *job, const check_case *c, const value_outputs *found, value_outputs *other_outputs)
 {
-    static check_call call;
-    difference d;
-    if (job->op->random || plain_layouts(c) || !run_at(job, job->row, contiguous(c), c, CHECK_AT_END, 0, other, &call))
+    static check_guarded_call call;
+    value_difference difference;
+    if (job->op->is_nondeterministic || values_has_contiguous_layouts(c) ||
+        !values_try_call_with_contents(
+            job, job->kernel, values_get_contiguous_copy(c), c, CHECK_GUARD_AFTER, 0, other_outputs, &call))
         return;
-    comparison m = comparison_of(job, c, found);
-    m.asked = contiguous(c);
-    m.opinions[0] = other;
-    m.rows[0] = &itself;
+    comparison m = values_make_comparison(job, c, found);
+    m.reference_case = values_get_contiguous_copy(c);
+    m.references[0] = other_outputs;
+    m.reference_kernels[0] = &contiguous_kernel;
     m.n = 1;
-    if (!differ(job, &m, &d))
+    if (!values_differ_beyond_noise(job, &m, &difference))
         return;
-    difference again;
-    if (run_at(job, job->row, c, c, CHECK_AT_BEGIN, 0, other, &call) &&
-        !compare(&m, &again)) /* else it is no layout that it depends on */
-        report(job, &m, &d, true);
+    value_difference differs_elsewhere;
+    /* if the same call at other addresses differs, too, the layout is not the cause */
+    if (values_try_call_with_contents(job, job->kernel, c, c, CHECK_GUARD_BEFORE, 0, other_outputs, &call) &&
+        !values_outputs_differ(&m, &differs_elsewhere))
+        values_report_difference(job, &difference, true);
 }
 
-/* The mean of a row's errors in units in the last place of a narrow type, away from zero: rounding has one near 0, however
- * inaccurate it is. What lies far off is cancellation, and is left to the tolerance. */
-static void look_for_bias(check_job *job, const comparison *m)
+/* Fails the job if the errors of a narrow dtype have a bias: a mean away from zero, in units in the last place. Correct rounding
+ * has a mean near 0, however inaccurate the kernel is. Large errors come from cancellation and are left to the tolerance. */
+static void values_check_bias(check_job *job, const comparison *m)
 {
     size_t best = 0;
-    if (m->job->op->rtol >= 0 || m->job->op->atol >= 0 || m->job->op->rounded > 0) { /* its author says how far off it is */
+    /* the contract declares how inexact the kernel is */
+    if (m->job->op->rtol >= 0 || m->job->op->atol >= 0 || m->job->op->rounded_tolerance > 0) {
         for (size_t k = 0; k < m->found->n; k++)
-            if (check_is_float(m->found->t[k].dtype) && m->found->t[k].dtype.bits <= 16)
-                check_left_out(job, "a bias of the rounding, as the contract declares rtol, atol or rounded");
+            if (check_is_float_dtype(m->found->t[k].dtype) && m->found->t[k].dtype.bits <= 16)
+                check_set_omitted(job, "a bias of the rounding, as the contract declares rtol, atol or rounded");
         return;
     }
     for (size_t o = 0; o < m->n; o++)
-        best = m->rows[o] == &wide ? o : best;
-    for (size_t k = 0; k < m->found->n && k < m->opinions[best]->n; k++) {
-        const kept_tensor *t = &m->found->t[k];
-        const double u = 2 * check_unit(t->dtype), least = ldexp(1, -10);
+        best = m->reference_kernels[o] == &decomposition_f64_kernel ? o : best;
+    for (size_t k = 0; k < m->found->n && k < m->references[best]->n; k++) {
+        const value_output *t = &m->found->t[k];
+        const double u = 2 * check_get_unit_roundoff(t->dtype), least = ldexp(1, -10);
         double sum = 0, squares = 0, n = 0;
-        if (!check_is_float(t->dtype) || t->dtype.bits > 16 || has_special(m->c))
+        if (!check_is_float_dtype(t->dtype) || t->dtype.bits > 16 || values_case_has_special_values(m->c))
             continue;
         for (int64_t i = 0; i < t->n; i++) {
-            const double expected = check_get(bytes_of(m->opinions[best], k), i, t->dtype),
-                         found = check_get(bytes_of(m->found, k), i, t->dtype);
+            const double expected = check_element_get(values_get_bytes(m->references[best], k), i, t->dtype),
+                         found = check_element_get(values_get_bytes(m->found, k), i, t->dtype);
             if (!isfinite(expected) || fabs(expected) < least)
                 continue;
             const double off = (found - expected) / ldexp(u, ilogb(expected)) * (expected < 0 ? -1 : 1);
-            if (!(fabs(off) <= 2)) /* or NaN */
+            if (!(fabs(off) <= 2)) /* NaN, too */
                 continue;
             sum += off;
             squares += off * off;
             n++;
         }
         const double mean = sum / n;
-        if (n < FEWEST || fabs(mean) < BIAS || fabs(mean) * sqrt(n) < SURE * sqrt(squares / n - mean * mean))
+        if (n < MIN_BIAS_ELEMENTS || fabs(mean) < MIN_BIAS ||
+            fabs(mean) * sqrt(n) < MIN_STANDARD_ERRORS * sqrt(squares / n - mean * mean))
             continue;
-        job->how = (check_how){
-            .show = CHECK_SHOW_BIAS, .end = CHECK_AT_END, .other_row = m->rows[best]->index, .slot = (int32_t)t->slot
-        };
         check_fail(job, "bias",
             "the elements of %s (%s) lie %.2f units in the last place %s zero than those of %s%s, in the mean of %.0f: they are "
             "not rounded to nearest",
             t->name, dv_dtype_name(t->dtype), fabs(mean), sum < 0 ? "nearer to" : "farther from",
-            m->rows[best]->index > 0 ? "row " : "", m->rows[best]->name, n);
+            m->reference_kernels[best]->hook_index > 0 ? "kernel " : "", m->reference_kernels[best]->name, n);
         return;
     }
 }
 
-static const kept *opinion_of(const comparison *m, const check_row *row)
+/* Returns the outputs of a reference of the comparison. NULL: this reference was not called, or refused the case. */
+static const value_outputs *values_find_reference_outputs(const comparison *m, const check_kernel *kernel)
 {
     for (size_t o = 0; o < m->n; o++)
-        if (m->rows[o] == row)
-            return m->opinions[o];
+        if (m->reference_kernels[o] == kernel)
+            return m->references[o];
     return NULL;
 }
 
-static check_accuracy *accuracy_of(check_result *r, dv_dtype dtype)
+/* Returns the entry of result->accuracy for a dtype, or else the first unused entry. NULL: all entries belong to other dtypes. */
+static check_accuracy *values_find_accuracy_entry(check_result *result, dv_dtype dtype)
 {
-    for (size_t i = 0; i < CHECK_ACCURACY; i++)
-        if (!r->accuracy[i].dtype.bits || dv_dtype_key(r->accuracy[i].dtype) == dv_dtype_key(dtype))
-            return &r->accuracy[i];
+    for (size_t i = 0; i < CHECK_MAX_ACCURACIES; i++)
+        if (!result->accuracy[i].dtype.bits || dv_dtype_key(result->accuracy[i].dtype) == dv_dtype_key(dtype))
+            return &result->accuracy[i];
     return NULL;
 }
 
-/* Errors in units in the last place, against the native form in f64: of types narrower than that, and where the native form in
- * the row's own types is near; else the element is a small difference of large numbers, and no row is accurate. What should be 0,
- * or is below the declared atol, has no last place that matters. */
-static void measure(const comparison *m)
+/* Records in the job's result the largest error of each dtype against the decomposition in f64, in units in the last place. Only
+ * dtypes narrower than f64 are measured, and elements for which the decomposition in the kernel's dtypes is near: other elements
+ * are small differences of large numbers, where no kernel is accurate. Expected zeros, and elements below the declared atol, are
+ * left out. */
+static void values_measure_accuracy(const comparison *m)
 {
     enum { NEAR = 16 };
-    const kept *in_f64 = opinion_of(m, &wide), *own = opinion_of(m, &native);
-    for (size_t k = 0; in_f64 && own && k < m->found->n && k < own->n && !has_special(m->c); k++) {
-        const kept_tensor *t = &m->found->t[k];
+    const value_outputs *in_f64 = values_find_reference_outputs(m, &decomposition_f64_kernel),
+                        *decomposition_outputs = values_find_reference_outputs(m, &decomposition_kernel);
+    for (size_t k = 0; in_f64 && decomposition_outputs && k < m->found->n && k < decomposition_outputs->n &&
+        !values_case_has_special_values(m->c);
+        k++) {
+        const value_output *t = &m->found->t[k];
         const dv_dtype_row *form = dv_dtype_find(t->dtype);
-        check_accuracy *a = check_is_float(t->dtype) && t->dtype.bits < 64 ? accuracy_of(m->job->result, t->dtype) : NULL;
+        check_accuracy *a = check_is_float_dtype(t->dtype) && t->dtype.bits < 64
+            ? values_find_accuracy_entry(m->job->result, t->dtype)
+            : NULL;
         for (int64_t i = 0; a && form && i < t->n; i++) {
-            const double expected = check_get(bytes_of(in_f64, k), i, t->dtype), size = fabs(expected),
-                         unit = ldexp(
-                             2 * check_unit(t->dtype), size > 0 ? (int)fmax(ilogb(size), 1 - form->bias) : 1 - form->bias),
-                         off = fabs(check_get(bytes_of(m->found, k), i, t->dtype) - expected) / unit,
-                         others = fabs(check_get(bytes_of(own, k), i, t->dtype) - expected) / unit;
+            const double expected = check_element_get(values_get_bytes(in_f64, k), i, t->dtype), size = fabs(expected),
+                         unit = ldexp(2 * check_get_unit_roundoff(t->dtype),
+                             size > 0 ? (int)fmax(ilogb(size), 1 - form->bias) : 1 - form->bias),
+                         off = fabs(check_element_get(values_get_bytes(m->found, k), i, t->dtype) - expected) / unit,
+                         others = fabs(check_element_get(values_get_bytes(decomposition_outputs, k), i, t->dtype) - expected) /
+                unit;
             if (isfinite(off) && others <= NEAR && size > fmax(m->job->op->atol, 0))
-                *a = (check_accuracy){ t->dtype, fmax(a->ulp, off) };
+                *a = (check_accuracy){ t->dtype, fmax(a->max_error_ulp, off) };
         }
     }
 }
 
-static uint32_t compared; /* of this child's cases: those in which elements were compared with an opinion */
+static uint32_t compared_cases; /* number of this child's cases in which elements were compared with a reference */
 
-bool check_with_lone_special(const check_op *op, const check_case *c, check_case *out)
+bool check_try_make_lone_special_case(const check_op *op, const check_case *c, check_case *out)
 {
-    enum { LARGEST = 256, NEAR = 2 };
-    const bool one = c->number % 2 || check_case_largest(c) > 1, lowest = c->number % 4 == 3;
-    const uint64_t turn = c->number / 4 * 3 + c->number % 4; /* of the numbers that are not `lowest` */
+    enum { MAX_LONE_ELEMENTS = 256, NEAR = 2 };
+    const bool one = c->plan_index % 2 || check_case_max_numel(c) > 1, lowest = c->plan_index % 4 == 3;
+    /* number of this case among those that do not get -infinity everywhere */
+    const uint64_t turn = c->plan_index / 4 * 3 + c->plan_index % 4;
     bool any = false;
-    if (has_special(c) || check_case_largest(c) > LARGEST)
+    if (values_case_has_special_values(c) || check_case_max_numel(c) > MAX_LONE_ELEMENTS)
         return false;
     *out = *c;
     for (size_t k = 0; k < c->ntensors; k++) {
-        const size_t i = (c->number + turn / CHECK_LONE_WAYS + k) % c->ntensors;
+        const size_t i = (c->plan_index + turn / CHECK_LONE_VARIANTS + k) % c->ntensors;
         check_tensor *t = &out->tensors[i];
-        if (!t->present || check_is_integer(t->dtype) || !check_numel(t))
+        if (!t->present || check_is_integer_dtype(t->dtype) || !check_tensor_numel(t))
             continue;
         if (t->low > NEAR || t->high < -NEAR)
             return false;
@@ -830,124 +922,144 @@ bool check_with_lone_special(const check_op *op, const check_case *c, check_case
         if (any && one)
             continue;
         any = true;
-        t->fill = !one ? CHECK_INFINITE : lowest ? CHECK_LOWEST : CHECK_SPECIAL;
-        out->seed = c->seed / (4 * CHECK_LONE_WAYS) * (4 * CHECK_LONE_WAYS) + turn % CHECK_LONE_WAYS * 4 + CHECK_LONE - i;
+        t->fill = !one ? CHECK_FILL_FIRST_INFINITE : lowest ? CHECK_FILL_NEGATIVE_INFINITY : CHECK_FILL_SPECIAL_VALUES;
+        out->seed = c->seed / (4 * CHECK_LONE_VARIANTS) * (4 * CHECK_LONE_VARIANTS) + turn % CHECK_LONE_VARIANTS * 4 +
+            CHECK_SEED_LONE_SPECIAL - i;
     }
-    return any && (!op->looks_inside || check_accepts(op, out));
+    return any && (!op->has_element_facts || check_is_accepted(op, out));
 }
 
-/* A boolean that is neither 0 nor 1: hosts add it, or compare it with 1. */
-static bool is_no_boolean(check_job *job, const kept *found)
+/* Fails the job if a bool element is a byte other than 0 and 1, since hosts add booleans or compare them with 1. Returns true if
+ * such a byte was reported. */
+static bool values_try_report_invalid_boolean(check_job *job, const value_outputs *found)
 {
     for (size_t k = 0; k < found->n; k++) {
-        const kept_tensor *t = &found->t[k];
+        const value_output *t = &found->t[k];
         for (int64_t i = 0; i < t->n && t->dtype.code == 6 && t->dtype.bits == 8; i++)
-            if (bytes_of(found, k)[i] > 1) {
+            if (values_get_bytes(found, k)[i] > 1) {
                 char index[200];
-                check_index_print(t->ndim, t->shape, i, index, sizeof index);
-                job->how.show = CHECK_SHOW_NOTHING;
+                check_format_element_index(t->ndim, t->shape, i, index, sizeof index);
                 check_fail(job, "no boolean", "element [%s] of %s (bool) is the byte %d: true is 1, and no other byte", index,
-                    t->name, bytes_of(found, k)[i]);
+                    t->name, values_get_bytes(found, k)[i]);
                 return true;
             }
     }
     return false;
 }
 
-static void attempt_case(check_job *job, const check_case *given)
+/* Checks one case: calls the kernel, and compares the process state before and after, and the outputs with references or with
+ * contiguous layouts. Without a reference it also runs the checks of dependence.c, wider_dtypes.c and size_independence.c. */
+static void values_check_one_case(check_job *job, const check_case *input_case)
 {
-    static check_call call;
-    static kept found, opinions[OPINIONS];
-    difference d;
-    state before, after;
-    const bool large = check_case_largest(given) > MOST_ELEMENTS;
-    if (large && plain_layouts(given)) {
-        job->result->cases--;
+    static check_guarded_call call;
+    static value_outputs found, reference_outputs[MAX_REFERENCES];
+    value_difference difference;
+    process_state before, after;
+    const bool is_large = check_case_max_numel(input_case) > MAX_ELEMENTS;
+    if (is_large && values_has_contiguous_layouts(input_case)) {
+        job->result->tried_cases--;
+        if (job->repeat && job->repeat->repeats_one_case) {
+            check_report_unchecked(job,
+                "values checks tensors of more than %d elements only in layouts that are not contiguous: give the case smaller "
+                "tensors",
+                MAX_ELEMENTS);
+            job->result->nothing_checked = true;
+        }
         return;
     }
-    const check_case *c = with_signalling(job, given);
-    look(&before);
-    const bool ran = run(job, job->row, c, &found, &call);
-    look(&after);
-    if (call.not_this_row) {
-        job->result->cases--;
+    const check_case *c = values_select_case_with_low_payload_nan(job, input_case);
+    values_read_process_state(&before);
+    const bool is_accepted = values_try_call_kernel(job, job->kernel, c, &found, &call);
+    values_read_process_state(&after);
+    if (call.kernel_declined) {
+        job->result->tried_cases--;
         return;
     }
-    if (!state_is_kept(job, &before, &after))
+    if (!values_try_verify_process_state(job, &before, &after))
         return;
-    if (!ran) {
-        check_refused(job);
-        return;
-    }
-    comparison m = comparison_of(job, c, &found);
-    if (job->op->random || found.size > 8 * (size_t)(large ? CHECK_MOST_ELEMENTS : MOST_ELEMENTS))
-        return;
-    if (large) {
-        compare_layouts(job, c, &found, &opinions[0]);
+    if (!is_accepted) {
+        check_count_refusal(job);
         return;
     }
-    if (!ask(job, c, opinions, &m))
-        compare_layouts(job, c, &found, &opinions[0]);
-    else if (differ(job, &m, &d))
-        report(job, &m, &d, !plain_layouts(c) && is_right_when_contiguous(job, c, &m));
+    comparison m = values_make_comparison(job, c, &found);
+    const bool no_reference = !values_has_reference_kernel(job->op) && !values_has_decomposition(job->op);
+    if (job->kernel->hook_index > 0 && no_reference && found.size)
+        check_unread_arguments(job, c);
+    if (job->op->is_nondeterministic || found.size > 8 * (size_t)(is_large ? CHECK_DEFAULT_MAX_ELEMENTS : MAX_ELEMENTS))
+        return;
+    if (is_large) {
+        values_check_layouts(job, c, &found, &reference_outputs[0]);
+        return;
+    }
+    if (!values_call_references(job, c, reference_outputs, &m))
+        values_check_layouts(job, c, &found, &reference_outputs[0]);
+    else if (values_differ_beyond_noise(job, &m, &difference))
+        values_report_difference(
+            job, &difference, !values_has_contiguous_layouts(c) && values_is_right_when_contiguous(job, c, &m));
     else
-        look_for_bias(job, &m), measure(&m);
-    if (job->result->outcome == CHECK_PASS && !is_no_boolean(job, &found) && job->row->index >= 0)
-        check_overlaps(job, c);
-    if (job->result->outcome == CHECK_PASS && job->row->index > 0)
-        check_unused(job, c);
-    const bool no_reference = !has_reference(job->op) && !has_native(job->op);
-    if (job->row->index > 0 && no_reference) {
-        if (job->result->outcome == CHECK_PASS)
+        values_check_bias(job, &m), values_measure_accuracy(&m);
+    if (job->result->outcome == CHECK_OUTCOME_PASS && !values_try_report_invalid_boolean(job, &found) &&
+        job->kernel->hook_index >= 0)
+        check_overlapping_arguments(job, c);
+    if (job->result->outcome == CHECK_OUTCOME_PASS && job->kernel->hook_index > 0)
+        check_unused_arguments(job, c);
+    if (job->kernel->hook_index > 0 && no_reference) {
+        if (job->result->outcome == CHECK_OUTCOME_PASS)
             check_dependence(job, c);
-        if (job->result->outcome == CHECK_PASS)
-            check_other_dtypes(job, c);
-        if (job->result->outcome == CHECK_PASS)
-            check_sizes(job, c);
+        if (job->result->outcome == CHECK_OUTCOME_PASS)
+            check_wider_dtypes(job, c);
+        if (job->result->outcome == CHECK_OUTCOME_PASS)
+            check_size_independence(job, c);
     }
-    compared += m.n && found.size;
+    compared_cases += m.n && found.size;
     if (m.n && no_reference)
-        check_left_out(job, "a reference: values were compared among rows only");
+        check_set_omitted(job, "a reference: values were compared among kernels only");
 }
 
-static void attempt(check_job *job, const check_case *given)
+/* Checks a case, and if it passes, a copy with one NaN or infinity. While a failing case is being shrunk, there is no copy. */
+static void values_test_case(check_job *job, const check_case *input_case)
 {
-    static check_case lone;
-    const uint32_t cases = job->result->cases; /* 0: it is being made smaller */
-    attempt_case(job, given);
-    const uint32_t refused = job->result->refused;
-    if (!cases || job->result->outcome != CHECK_PASS || job->result->cases != cases ||
-        !check_with_lone_special(job->op, given, &lone))
+    static check_case lone_special_case;
+    const uint32_t ncases = job->result->tried_cases; /* number of cases tried so far; 0 while a failing case is being shrunk */
+    values_check_one_case(job, input_case);
+    const uint32_t nrefused = job->result->refused_cases;
+    if (!ncases || job->result->outcome != CHECK_OUTCOME_PASS || job->result->tried_cases != ncases ||
+        !check_try_make_lone_special_case(job->op, input_case, &lone_special_case))
         return;
-    check_in_hand(job, &lone);
-    attempt_case(job, &lone);
-    job->result->refused = refused;
+    check_set_current_case(job, &lone_special_case);
+    values_check_one_case(job, &lone_special_case);
+    job->result->refused_cases = nrefused;
 }
 
-static const char *incomplete(const check_op *op, const check_row *row)
+/* Returns why no element of this kernel was compared with a reference. NULL: elements were compared. */
+static const char *values_find_incomplete_reason(const check_op *op, const check_kernel *kernel)
 {
-    const check_row *rows[ASKED];
-    if (op->random)
+    const check_kernel *kernels[MAX_CANDIDATES];
+    if (op->is_nondeterministic)
         return "it is nondeterministic";
-    if (!list_opinions(op, row, rows))
-        return row->reference ? "it is the reference, and there is no native form to compare it with (only layouts were compared)"
-                              : "there is nothing to compare with: no reference row and no native form (only layouts were "
-                                "compared)";
-    return compared ? NULL
-                    : "no case had a result with an element and another row, or a native form, that takes the same arguments";
+    if (!values_list_references(op, kernel, kernels))
+        return kernel->is_reference
+            ? "it is the reference, and there is no decomposition to compare it with (only layouts were compared)"
+            : "there is nothing to compare with: no reference kernel and no decomposition (only layouts were "
+              "compared)";
+    return compared_cases
+        ? NULL
+        : "no case had a result with an element and another kernel, or a decomposition, that takes the same arguments";
 }
 
-static const char *applies(const check_op *op, const check_row *row)
+/* Returns why the property does not apply to a kernel: the decomposition is what kernels are compared with. NULL: the property
+ * applies. */
+static const char *values_find_inapplicable_reason(const check_op *op, const check_kernel *kernel)
 {
-    return row->index < 0 && !gives_view(op) ? "the native form is what rows are compared with" : NULL;
+    return kernel->hook_index < 0 && !values_has_view_result(op) ? "the decomposition is what kernels are compared with" : NULL;
 }
 
 const check_property check_property_values = {
     .name = "values",
-    .promise = "each row gives what the reference row and the native form give, within tolerance, in every layout",
-    .each_row = true,
-    .applies = applies,
-    .attempt = attempt,
-    .incomplete = incomplete,
-    .needs_sound_row = true,
+    .description = "each kernel gives what the reference kernel and the decomposition give, within tolerance, in every layout",
+    .per_kernel = true,
+    .find_inapplicable_reason = values_find_inapplicable_reason,
+    .test_case = values_test_case,
+    .find_incomplete_reason = values_find_incomplete_reason,
+    .is_unchecked_if_kernel_unsound = true,
 };

@@ -1,44 +1,56 @@
-/* What was found, as a table and as JSON. */
+/* Reports of all jobs: as a table for people, as JSON, and as JUnit's XML. Texts that several jobs share are printed once, with
+ * the number of the others. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
 
-const char *const check_outcomes[] = { [CHECK_PASS] = "pass", [CHECK_FAIL] = "fail", [CHECK_NOT] = "not checked" };
+const char *const check_outcomes[] = {
+    [CHECK_OUTCOME_PASS] = "pass", [CHECK_OUTCOME_FAIL] = "fail", [CHECK_OUTCOME_UNCHECKED] = "not checked"
+};
 
-/* The smallest case found; false: none. */
-static bool print_case(const check_job *job, FILE *to)
+/* Prints the smallest failing case of a job. Returns false, printing nothing, if the job did not fail or has no case. */
+static bool report_try_print_case(const check_job *job, FILE *to)
 {
-    if (job->result->outcome != CHECK_FAIL || !(job->said_case || job->result->has_case))
+    if (job->result->outcome != CHECK_OUTCOME_FAIL || !(job->external_case || job->result->has_case))
         return false;
-    if (job->said_case)
-        fputs(job->said_case, to);
+    if (job->external_case)
+        fputs(job->external_case, to);
     else
-        check_repro_case(job, to);
+        check_job_print_case(job, to);
     return true;
 }
 
-/* Where it was declared; 0: not known. */
-static long long line_of(const check_op *op)
+/* Prints the command that repeats a failure. Always returns true, so that report_put_json_member_if_printed() can call it. */
+static bool report_try_print_command(const check_job *job, FILE *to)
 {
-    const check_json *line = check_json_get(op->json, "line");
-    return line && !op->foreign && check_json_text(op->json, "file") ? (long long)line->i : 0;
+    check_job_print_command(job, "", to);
+    return true;
+}
+
+/* Returns the source line of the operator's declaration; 0 if it is unknown. */
+static long long report_get_declaration_line(const check_op *op)
+{
+    const check_json *line = check_json_find_member(op->json, "line");
+    return line && !op->is_torch_operator && check_json_find_string(op->json, "file") ? (long long)line->int_value : 0;
 }
 
 /* ---- The table ---- */
 
-typedef struct printer {
+typedef struct report_printer {
     const check_job *jobs;
     size_t njobs, ncolumns;
     const check_property *columns[32];
     FILE *to;
-    bool color, ulp; /* ulp: some row's accuracy is known */
+    bool color, ulp; /* color: print escape sequences; ulp: the accuracy of some kernel is known */
     int width;
-} printer;
+} report_printer;
 
-static const char *style(const printer *p, const char *code) { return p->color ? code : ""; }
+/* Returns the escape sequence `code`, or "" if the report has no colors. */
+static const char *report_get_escape_sequence(const report_printer *p, const char *code) { return p->color ? code : ""; }
 
-static void find_columns(printer *p)
+/* Sets the table's columns: one for each property that some job has, in the order of check_properties, and p->ulp. */
+static void report_set_columns(report_printer *p)
 {
     for (size_t i = 0; i < p->njobs; i++)
         p->ulp |= p->jobs[i].result->accuracy[0].dtype.bits != 0;
@@ -50,188 +62,219 @@ static void find_columns(printer *p)
             }
 }
 
-static const check_job *find_job(const printer *p, const check_op *op, const check_row *row, const check_property *property)
+/* Returns the job of a property for a kernel, or for the whole operator if kernel is NULL; NULL if there is none. */
+static const check_job *report_find_job(
+    const report_printer *p, const check_op *op, const check_kernel *kernel, const check_property *property)
 {
     for (size_t i = 0; i < p->njobs; i++)
-        if (p->jobs[i].op == op && p->jobs[i].row == row && p->jobs[i].property == property)
+        if (p->jobs[i].op == op && p->jobs[i].kernel == kernel && p->jobs[i].property == property)
             return &p->jobs[i];
     return NULL;
 }
 
-typedef struct cell { const char *word, *color; } cell;
+typedef struct report_cell { const char *word, *color; } report_cell;
 
-static cell cell_of(const check_job *job)
+/* Returns the word and color of a job's outcome in the table; empty ones if job is NULL. */
+static report_cell report_get_table_cell(const check_job *job)
 {
-    static const cell cells[] = {
-        [CHECK_PASS] = { "pass", "\033[32m" }, [CHECK_FAIL] = { "FAIL", "\033[1;31m" }, [CHECK_NOT] = { "-", "\033[2m" }
-    };
-    return job ? cells[job->result->outcome] : (cell){ "", "" };
+    static const report_cell cells[] = { [CHECK_OUTCOME_PASS] = { "pass", "\033[32m" },
+        [CHECK_OUTCOME_FAIL] = { "FAIL", "\033[1;31m" },
+        [CHECK_OUTCOME_UNCHECKED] = { "-", "\033[2m" } };
+    return job ? cells[job->result->outcome] : (report_cell){ "", "" };
 }
 
-/* "f32 2, bf16 0.5": what was measured of a row; false: nothing. */
-static bool put_accuracy(const check_job *job, const char *format, FILE *to)
+/* Prints a kernel's measured accuracy by dtype: "f32 2, bf16 0.5". format: for the dtype's name and the ulp. Returns false if
+ * nothing was measured. */
+static bool report_try_print_accuracy(const check_job *job, const char *format, FILE *to)
 {
     bool any = false;
-    for (size_t i = 0; job && i < CHECK_ACCURACY && job->result->accuracy[i].dtype.bits; i++, any = true)
+    for (size_t i = 0; job && i < CHECK_MAX_ACCURACIES && job->result->accuracy[i].dtype.bits; i++, any = true)
         fprintf(to, any ? ", " : ""),
-            fprintf(to, format, dv_dtype_name(job->result->accuracy[i].dtype), job->result->accuracy[i].ulp);
+            fprintf(to, format, dv_dtype_name(job->result->accuracy[i].dtype), job->result->accuracy[i].max_error_ulp);
     return any;
 }
 
-/* One line: an operator, or one of its rows. */
-static void print_line(const printer *p, const check_op *op, const check_row *row)
+/* Prints the table's line of a kernel, or of the operator itself if kernel is NULL. */
+static void report_print_table_line(const report_printer *p, const check_op *op, const check_kernel *kernel)
 {
-    const char *name = row ? row->name : op->name;
-    fprintf(p->to, "%s%-*s%s", row ? "  " : style(p, "\033[1m"), p->width - (row ? 2 : 0), name, row ? "" : style(p, "\033[0m"));
+    const char *name = kernel ? kernel->name : op->name;
+    fprintf(p->to, "%s%-*s%s", kernel ? "  " : report_get_escape_sequence(p, "\033[1m"), p->width - (kernel ? 2 : 0), name,
+        kernel ? "" : report_get_escape_sequence(p, "\033[0m"));
     for (size_t k = 0; k < p->ncolumns; k++) {
-        const cell c = cell_of(find_job(p, op, row, p->columns[k]));
-        const int left = k + 1 < p->ncolumns || p->ulp ? (int)strlen(p->columns[k]->name) - (int)strlen(c.word) : 0;
-        fprintf(p->to, "  %s%s%s%*s", style(p, c.color), c.word, style(p, "\033[0m"), left, "");
+        const report_cell c = report_get_table_cell(report_find_job(p, op, kernel, p->columns[k]));
+        const int padding = k + 1 < p->ncolumns || p->ulp ? (int)strlen(p->columns[k]->name) - (int)strlen(c.word) : 0;
+        fprintf(p->to, "  %s%s%s%*s", report_get_escape_sequence(p, c.color), c.word, report_get_escape_sequence(p, "\033[0m"),
+            padding, "");
     }
-    const check_job *values = find_job(p, op, row, &check_property_values);
+    const check_job *values = report_find_job(p, op, kernel, &check_property_values);
     if (values && values->result->accuracy[0].dtype.bits)
-        fputs("  ", p->to), put_accuracy(values, "%s %.3g", p->to);
+        fputs("  ", p->to), report_try_print_accuracy(values, "%s %.3g", p->to);
     fputs("\n", p->to);
 }
 
-static bool is_first_of_row(const printer *p, size_t job)
+/* True if no job before number `job` has the same operator and kernel. */
+static bool report_is_first_job_of_kernel(const report_printer *p, size_t job)
 {
     for (size_t i = 0; i < job; i++)
-        if (p->jobs[i].op == p->jobs[job].op && p->jobs[i].row == p->jobs[job].row)
+        if (p->jobs[i].op == p->jobs[job].op && p->jobs[i].kernel == p->jobs[job].kernel)
             return false;
     return true;
 }
 
-static bool same_failure(const check_job *a, const check_job *b)
+/* True if two jobs are failures of the same property and kind in kernels of one operator. */
+static bool report_is_same_failure(const check_job *a, const check_job *b)
 {
-    return a->result->outcome == CHECK_FAIL && b->result->outcome == CHECK_FAIL && a->op == b->op && a->property == b->property &&
-        a->row && b->row && !strcmp(a->result->kind, b->result->kind);
+    return a->result->outcome == CHECK_OUTCOME_FAIL && b->result->outcome == CHECK_OUTCOME_FAIL && a->op == b->op &&
+        a->property == b->property && a->kernel && b->kernel && !strcmp(a->result->kind, b->result->kind);
 }
 
-/* A gradient is compared with the values of its operator: do these fail? */
-/* Are results wrong, which a gradient is compared with? */
-static bool results_fail(const printer *p, const check_job *job)
+/* True if the job's operator fails values or memory, so that its gradient is compared with wrong results. */
+static bool report_has_failed_values_or_memory(const report_printer *p, const check_job *job)
 {
     bool any = false;
     for (const check_job *other = p->jobs; other < p->jobs + p->njobs; other++)
-        any |= other->op == job->op && other->result->outcome == CHECK_FAIL &&
+        any |= other->op == job->op && other->result->outcome == CHECK_OUTCOME_FAIL &&
             (other->property == &check_property_values || other->property == &check_property_memory);
     return any;
 }
 
-/* Rows of one operator that fail in the same way are printed once. */
-static void print_failure(const printer *p, const check_job *job)
+const char *check_get_kernel_label(const check_job *job)
+{
+    return !job->kernel ? "" : job->property->per_kernel ? ", kernel " : ", test ";
+}
+
+/* Prints a failure with its case, place and command. Prints nothing if an earlier job failed in the same way; the names of later
+ * ones are listed. */
+static void report_print_failure(const report_printer *p, const check_job *job)
 {
     const check_result *r = job->result;
     for (const check_job *other = p->jobs; other < job; other++)
-        if (same_failure(other, job))
+        if (report_is_same_failure(other, job))
             return;
-    fprintf(p->to, "\n%sFAIL%s %s: %s%s%s: %s\n", style(p, "\033[1;31m"), style(p, "\033[0m"), job->property->name, job->op->name,
-        job->row ? ", row " : "", job->row ? job->row->name : "", r->message);
-    if (job->said_case || r->has_case) {
+    fprintf(p->to, "\n%sFAIL%s %s: %s%s%s: %s\n", report_get_escape_sequence(p, "\033[1;31m"),
+        report_get_escape_sequence(p, "\033[0m"), job->property->name, job->op->name, check_get_kernel_label(job),
+        job->kernel ? job->kernel->name : "", r->message);
+    if (job->external_case || r->has_case) {
         fputs("     smallest case found: ", p->to);
-        print_case(job, p->to);
+        report_try_print_case(job, p->to);
         fputs("\n", p->to);
     }
     char line[300];
-    if (r->fault && check_origin_line(&r->origin, job->op->sources, line, sizeof line))
+    if (r->fault_kind && check_try_format_origin_line(&r->origin, job->op->sources, line, sizeof line))
         fprintf(p->to, "     at %s\n", line);
     if (job->last_seed > job->seed && r->seed)
         fprintf(p->to, "     with --seed %llu\n", (unsigned long long)r->seed);
-    const char *between = "     other rows that fail in this way: ";
+    fputs("     reproduce: ", p->to);
+    report_try_print_command(job, p->to);
+    if (job->repeats && job->repeats < CHECK_REPEATS)
+        fprintf(p->to, "\n     it failed in %d of %d tries of this", job->repeats, CHECK_REPEATS);
+    fputs("\n", p->to);
+    const char *separator = "     other kernels that fail in this way: ";
     for (const check_job *other = job + 1; other < p->jobs + p->njobs; other++)
-        if (same_failure(job, other)) {
-            fprintf(p->to, "%s%s", between, other->row->name);
-            between = ", ";
+        if (report_is_same_failure(job, other)) {
+            fprintf(p->to, "%s%s", separator, other->kernel->name);
+            separator = ", ";
         }
-    fputs(*between == ',' ? "\n" : "", p->to);
-    if (job->property == &check_property_gradient && results_fail(p, job))
+    fputs(*separator == ',' ? "\n" : "", p->to);
+    if (job->property == &check_property_gradient && report_has_failed_values_or_memory(p, job))
         fputs("     perhaps only because the values, with which it is compared, are wrong: see above\n", p->to);
-    if (line_of(job->op))
-        fprintf(p->to, "     declared in %s:%lld\n", check_json_text(job->op->json, "file"), line_of(job->op));
+    if (report_get_declaration_line(job->op))
+        fprintf(p->to, "     declared in %s:%lld\n", check_json_find_string(job->op->json, "file"),
+            report_get_declaration_line(job->op));
 }
 
-/* Why it was not checked, or what a pass leaves out; NULL for others. */
-static const char *reason_of(const check_job *job, enum check_outcome outcome)
+/* For a job with this outcome returns why it was not checked, or what a passed job omitted; NULL if the outcome is another or
+ * nothing was omitted. */
+static const char *report_find_unchecked_or_omitted_text(const check_job *job, enum check_outcome outcome)
 {
     const check_result *r = job->result;
-    return r->outcome != outcome ? NULL : outcome == CHECK_NOT ? r->message : *r->left_out ? r->left_out : NULL;
+    return r->outcome != outcome ? NULL : outcome == CHECK_OUTCOME_UNCHECKED ? r->message : *r->omitted ? r->omitted : NULL;
 }
 
-static bool same_reason(const check_job *a, const check_job *b, enum check_outcome outcome)
+/* True if two jobs have this outcome, the same property, and the same text of report_find_unchecked_or_omitted_text(). */
+static bool report_is_same_reason(const check_job *a, const check_job *b, enum check_outcome outcome)
 {
-    const char *one = reason_of(a, outcome), *other = reason_of(b, outcome);
+    const char *one = report_find_unchecked_or_omitted_text(a, outcome),
+               *other = report_find_unchecked_or_omitted_text(b, outcome);
     return one && other && a->property == b->property && !strcmp(one, other);
 }
 
-/* A reason that many jobs share is printed once. */
-static void print_reasons(const printer *p, enum check_outcome outcome, const char *title)
+/* Prints below a title, for jobs with this outcome, why they were not checked or what they omitted. A text that several jobs
+ * share is printed once, with the number of the others. */
+static void report_print_reasons(const report_printer *p, enum check_outcome outcome, const char *title)
 {
     bool any = false;
     for (size_t i = 0; i < p->njobs; i++) {
         const check_job *job = &p->jobs[i];
-        size_t before = 0, more = 0;
+        size_t nbefore = 0, nothers = 0;
         for (size_t k = 0; k < p->njobs; k++) {
-            before += k < i && same_reason(job, &p->jobs[k], outcome);
-            more += k > i && same_reason(job, &p->jobs[k], outcome);
+            nbefore += k < i && report_is_same_reason(job, &p->jobs[k], outcome);
+            nothers += k > i && report_is_same_reason(job, &p->jobs[k], outcome);
         }
-        if (before || !reason_of(job, outcome))
+        if (nbefore || !report_find_unchecked_or_omitted_text(job, outcome))
             continue;
         fprintf(p->to, "%s%s%s of %s%s%s", any ? "" : "\n", any ? "" : title, job->property->name, job->op->name,
-            job->row ? ", row " : "", job->row ? job->row->name : "");
+            check_get_kernel_label(job), job->kernel ? job->kernel->name : "");
         any = true;
-        if (more)
-            fprintf(p->to, " and %zu more", more);
-        fprintf(p->to, ": %s\n", reason_of(job, outcome));
+        if (nothers)
+            fprintf(p->to, " and %zu more", nothers);
+        fprintf(p->to, ": %s\n", report_find_unchecked_or_omitted_text(job, outcome));
     }
 }
 
-static bool lacks_cases(const check_job *job) { return *job->result->dropped && job->result->outcome == CHECK_PASS; }
+/* True if a job passed, but some of its cases were not tried. */
+static bool report_has_dropped_cases(const check_job *job)
+{
+    return *job->result->dropped_cases && job->result->outcome == CHECK_OUTCOME_PASS;
+}
 
-/* Cases that were not tried: those of the first row, and how many rows more there are. */
-static void print_dropped(const printer *p)
+/* Prints which cases of passed jobs were not tried: for each property of an operator those of the first kernel, and the number of
+ * further kernels. */
+static void report_print_dropped_cases(const report_printer *p)
 {
     bool any = false;
     for (size_t i = 0; i < p->njobs; i++) {
         const check_job *job = &p->jobs[i];
-        size_t before = 0, more = 0;
+        size_t nbefore = 0, nothers = 0;
         for (size_t k = 0; k < p->njobs; k++) {
             const check_job *other = &p->jobs[k];
-            const bool same = lacks_cases(other) && other->op == job->op && other->property == job->property;
-            before += same && k < i;
-            more += same && k > i;
+            const bool same = report_has_dropped_cases(other) && other->op == job->op && other->property == job->property;
+            nbefore += same && k < i;
+            nothers += same && k > i;
         }
-        if (before || !lacks_cases(job))
+        if (nbefore || !report_has_dropped_cases(job))
             continue;
         fprintf(p->to, "%s%s of %s%s%s", any ? "" : "\npassed, without these cases\n", job->property->name, job->op->name,
-            job->row ? ", row " : "", job->row ? job->row->name : "");
+            check_get_kernel_label(job), job->kernel ? job->kernel->name : "");
         any = true;
-        if (more)
-            fprintf(p->to, ", and %zu more rows", more);
-        fprintf(p->to, ": %s\n", job->result->dropped);
+        if (nothers)
+            fprintf(p->to, ", and %zu more kernels", nothers);
+        fprintf(p->to, ": %s\n", job->result->dropped_cases);
     }
 }
 
 /* ---- What a declaration could add, so that more is checked ---- */
 
-static bool was_run(const printer *p, const check_op *op, const check_property *property)
+/* True if the first job of this property that did not fail is of a kernel of the operator and tried cases. */
+static bool report_has_tried_cases(const report_printer *p, const check_op *op, const check_property *property)
 {
     for (size_t i = 0; i < p->njobs; i++)
-        if (p->jobs[i].op == op && p->jobs[i].property == property && p->jobs[i].result->outcome != CHECK_FAIL)
-            return p->jobs[i].row && p->jobs[i].result->cases;
+        if (p->jobs[i].op == op && p->jobs[i].property == property && p->jobs[i].result->outcome != CHECK_OUTCOME_FAIL)
+            return p->jobs[i].kernel && p->jobs[i].result->tried_cases;
     return false;
 }
 
-static bool lacks(const check_op *op, const char *fact)
+/* True if the operator has a contract that states no fact of this name, as "parallel". */
+static bool report_lacks_fact(const check_op *op, const char *fact)
 {
-    return op->contract && !check_json_size(check_json_get(op->contract, fact));
+    return op->contract && !check_json_count_elements(check_json_find_member(op->contract, fact));
 }
 
-/* Has the contract's first pattern of this argument no dtype: "x[n]", not "x[n]:f32"? */
-static bool lacks_dtype(const check_op *op, const char *name)
+/* True if the contract's first pattern of this argument has no dtype, as "x[n]", unlike "x[n]:f32". */
+static bool report_lacks_dtype(const check_op *op, const char *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
-    const char *text = check_json_text(op->contract, "text");
+    const char *text = check_json_find_string(op->contract, "text");
     for (const char *p = text; p && (p = strstr(p, name)); p++) {
         const char *end = p + strlen(name);
         if ((p > text && strchr(letters, p[-1])) || (*end != '[' && *end != '{') || !(end = strchr(end, '[')))
@@ -244,156 +287,207 @@ static bool lacks_dtype(const check_op *op, const char *name)
     return false;
 }
 
-static void put_undeclared(const printer *p, const check_op *op, FILE *to)
+/* True if some kernel's ignored_arguments, names with ", " between them, has this argument. */
+static bool report_is_ignored_by_any_kernel(const report_printer *p, const check_op *op, const char *name)
+{
+    const size_t size = strlen(name);
+    for (size_t i = 0; i < p->njobs; i++)
+        for (const char *at = p->jobs[i].op == op ? p->jobs[i].result->ignored_arguments : ""; *at;) {
+            const size_t n = strcspn(at, ",");
+            if (n == size && !strncmp(at, name, size))
+                return true;
+            at += n;
+            at += strspn(at, ", ");
+        }
+    return false;
+}
+
+/* Prints what one operator could declare so that more of it is checked; nothing if nothing is missing. */
+static void report_print_missing_declarations(const report_printer *p, const check_op *op, FILE *to)
 {
     bool reference = false, any = false;
-    const check_json *native = check_json_get(op->json, "native");
-    for (size_t i = 0; i < op->nrows; i++)
-        reference |= op->rows[i].reference || op->rows[i].index < 0;
-    if (was_run(p, op, &check_property_values) && !op->random && !reference && (!native || native->kind != CHECK_OBJECT))
-        any = fputs("a native form or a reference row, which values are compared with", to) >= 0;
-    if (was_run(p, op, &check_property_parallel) && !op->random && op->nnames && lacks(op, "parallel") && lacks(op, "sum"))
+    const check_json *native = check_json_find_member(op->json, "native");
+    for (size_t i = 0; i < op->nkernels; i++)
+        reference |= op->kernels[i].is_reference || op->kernels[i].hook_index < 0;
+    if (report_has_tried_cases(p, op, &check_property_values) && !op->is_nondeterministic && !reference &&
+        (!native || native->kind != CHECK_JSON_OBJECT))
+        any = fputs("a decomposition or a reference kernel, which values are compared with", to) >= 0;
+    if (report_has_tried_cases(p, op, &check_property_parallel) && !op->is_nondeterministic && op->nnames &&
+        report_lacks_fact(op, "parallel") && report_lacks_fact(op, "sum"))
         fprintf(to, "%sparallel(...) or sum(...), where one holds", any ? "; " : ""), any = true;
-    for (size_t i = 0; i < p->njobs; i++)
-        if (p->jobs[i].op == op && *p->jobs[i].result->ignored) {
-            fprintf(to, "%sunused(%s), if no result depends on it", any ? "; " : "", p->jobs[i].result->ignored);
-            any = true;
-        }
-    for (size_t i = 0; i < op->nargs && op->json && !op->foreign; i++)
-        if ((op->slots[i].type == DV_FIELD_TENSOR || op->slots[i].type == DV_FIELD_TENSORS) && lacks_dtype(op, op->slots[i].name))
+    size_t nignored = 0;
+    for (size_t i = 0; i < op->nargs; i++)
+        if (report_is_ignored_by_any_kernel(p, op, op->slots[i].name))
+            fprintf(to, "%s%s", nignored++ ? ", " : any ? "; unused(" : "unused(", op->slots[i].name);
+    if (nignored)
+        fprintf(to, "), if no result depends on it"), any = true;
+    for (size_t i = 0; i < op->nargs && op->json && !op->is_torch_operator; i++)
+        if ((op->slots[i].type == DV_FIELD_TENSOR || op->slots[i].type == DV_FIELD_TENSORS) &&
+            report_lacks_dtype(op, op->slots[i].name))
             fprintf(to, "%sthe dtype of %s", any ? "; " : "", op->slots[i].name), any = true;
 }
 
-/* What several operators lack is printed once. */
-static void print_undeclared(const printer *p, const check_op *ops, size_t nops)
+/* Prints for all operators what they could declare so that more is checked. A text that several operators share is printed once,
+ * with the number of the others. */
+static void report_print_all_missing_declarations(const report_printer *p, const check_op *ops, size_t nops)
 {
-    enum { ROOM = 512 };
-    char (*texts)[ROOM] = calloc(nops + 1, sizeof *texts);
+    enum { MAX_TEXT = 512 };
+    char (*texts)[MAX_TEXT] = calloc(nops + 1, sizeof *texts);
     bool any = false;
     for (size_t i = 0; i < nops && texts; i++) {
-        FILE *memory = fmemopen(texts[i], ROOM - 1, "w");
+        FILE *memory = fmemopen(texts[i], MAX_TEXT - 1, "w");
         if (memory) {
-            put_undeclared(p, &ops[i], memory);
+            report_print_missing_declarations(p, &ops[i], memory);
             fclose(memory);
         }
     }
     for (size_t i = 0; i < nops && texts; i++) {
-        size_t before = 0, more = 0;
+        size_t nbefore = 0, nothers = 0;
         for (size_t k = 0; k < nops; k++) {
-            before += k < i && !strcmp(texts[i], texts[k]);
-            more += k > i && !strcmp(texts[i], texts[k]);
+            nbefore += k < i && !strcmp(texts[i], texts[k]);
+            nothers += k > i && !strcmp(texts[i], texts[k]);
         }
-        if (before || !*texts[i])
+        if (nbefore || !*texts[i])
             continue;
         fprintf(p->to, "%s%s", any ? "" : "\nnot declared, so less is checked\n", ops[i].name);
-        if (more)
-            fprintf(p->to, " and %zu more", more);
+        if (nothers)
+            fprintf(p->to, " and %zu more", nothers);
         fprintf(p->to, ": %s\n", texts[i]);
         any = true;
     }
     free(texts);
 }
 
-/* Prints for each row with refused cases how many cases the kernel accepted and refused. The counts are those of the property
- * that tried most cases. */
-static void print_refused(const printer *p)
+/* Prints for each kernel that refused cases how many it accepted and refused, as the property that tried most cases counted them.
+ */
+static void report_print_refused_case_counts(const report_printer *p)
 {
     for (size_t i = 0; i < p->njobs; i++) {
         const check_job *job = &p->jobs[i];
         const check_result *r = job->result;
-        bool again = !r->refused || !job->row || r->refused > r->cases;
-        for (size_t k = 0; k < p->njobs && !again; k++)
-            again = p->jobs[k].row == job->row && p->jobs[k].result->refused && p->jobs[k].result->cases + (k < i) > r->cases;
-        if (!again)
-            fprintf(p->to, "\ncases of %s, row %s: %u accepted, %u refused by the kernel (%s)\n", job->op->name, job->row->name,
-                r->cases - r->refused, r->refused, r->note);
+        bool is_repeated = !r->refused_cases || !job->kernel || r->refused_cases > r->tried_cases;
+        for (size_t k = 0; k < p->njobs && !is_repeated; k++)
+            is_repeated = p->jobs[k].kernel == job->kernel && p->jobs[k].result->refused_cases &&
+                p->jobs[k].result->tried_cases + (k < i) > r->tried_cases;
+        if (!is_repeated)
+            fprintf(p->to, "\ncases of %s, kernel %s: %u accepted, %u refused by the kernel (%s)\n", job->op->name,
+                job->kernel->name, r->tried_cases - r->refused_cases, r->refused_cases, r->last_refusal);
     }
 }
 
-/* How far the plans went: of each operator all rows together, of many operators in one line. */
-static void print_pairs(const printer *p, const check_op *ops, size_t nops)
+/* Prints how many pairs of levels the plans covered: a line for each operator, all kernels together, or one line for more than
+ * MAX_PAIR_LINES operators. */
+static void report_print_covered_pairs(const report_printer *p, const check_op *ops, size_t nops)
 {
-    enum { MOST_LINES = 4 };
+    enum { MAX_PAIR_LINES = 4 };
     size_t met = 0, infeasible = 0, cut = 0, not_met = 0;
     const char *example = "";
     for (size_t i = 0; i < nops; i++) {
         for (size_t k = 0; k < p->njobs; k++) {
             const check_result *r = p->jobs[k].result;
-            bool again = p->jobs[k].op != &ops[i];
-            for (size_t j = 0; j < p->njobs; j++) /* the property that tried most of them */
-                again |= p->jobs[j].op == p->jobs[k].op && p->jobs[j].row == p->jobs[k].row &&
-                    p->jobs[j].result->met + (j < k) > r->met;
-            if (again)
+            bool is_repeated = p->jobs[k].op != &ops[i];
+            for (size_t j = 0; j < p->njobs; j++) /* only the property that covered most pairs counts */
+                is_repeated |= p->jobs[j].op == p->jobs[k].op && p->jobs[j].kernel == p->jobs[k].kernel &&
+                    p->jobs[j].result->covered_pairs + (j < k) > r->covered_pairs;
+            if (is_repeated)
                 continue;
-            met += r->met, infeasible += r->infeasible, cut += r->cut, not_met += r->not_met;
-            example = *r->example && !*example ? r->example : example;
+            met += r->covered_pairs, infeasible += r->infeasible_pairs, cut += r->oversized_pairs, not_met += r->uncovered_pairs;
+            example = *r->uncovered_example && !*example ? r->uncovered_example : example;
         }
-        if ((nops > MOST_LINES && i + 1 < nops) || !(met + cut + not_met))
+        if ((nops > MAX_PAIR_LINES && i + 1 < nops) || !(met + cut + not_met))
             continue;
-        fprintf(p->to, "\npairs of %s: %zu of %zu", nops > MOST_LINES ? "all" : ops[i].name, met, met + cut + not_met);
+        fprintf(p->to, "\npairs of %s: %zu of %zu", nops > MAX_PAIR_LINES ? "all" : ops[i].name, met, met + cut + not_met);
         if (infeasible)
             fprintf(p->to, ", %zu infeasible", infeasible);
         if (cut)
             fprintf(p->to, ", %zu larger than --max-elements", cut);
         if (not_met)
-            fprintf(p->to, ", %zu not met", not_met);
+            fprintf(p->to, ", %zu uncovered", not_met);
         fprintf(p->to, *example ? " (%s)\n" : "\n", example);
         met = infeasible = cut = not_met = 0;
         example = "";
     }
 }
 
-const check_job *check_report_unmade(const check_op *op, const check_job *jobs, size_t njobs)
+const check_job *check_report_find_unchecked_job(const check_op *op, const check_job *jobs, size_t njobs)
 {
     for (size_t i = 0; i < njobs; i++)
-        if (jobs[i].op == op && jobs[i].result->unmade)
+        if (jobs[i].op == op && jobs[i].result->nothing_checked)
             return &jobs[i];
     return NULL;
 }
 
-void check_report_table(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, bool color, FILE *to)
+/* True if a job passed or failed, or repeated a given case (--case) that was refused. */
+static bool report_has_verdict(const check_job *job)
 {
-    printer p = { .jobs = jobs, .njobs = njobs, .to = to, .color = color };
-    find_columns(&p);
+    const bool was_refused = job->repeat && job->repeat->repeats_one_case && job->result->has_case &&
+        !job->result->nothing_checked;
+    return job->result->outcome != CHECK_OUTCOME_UNCHECKED || was_refused;
+}
+
+/* True if no job of the check passed, failed, or repeated a given case. */
+static bool report_has_no_verdict(const check_job *jobs, size_t njobs)
+{
+    bool any = false;
+    for (size_t i = 0; i < njobs; i++)
+        any |= report_has_verdict(&jobs[i]);
+    return !any;
+}
+
+bool check_report_is_ok(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs)
+{
+    bool ok = !report_has_no_verdict(jobs, njobs);
+    for (size_t i = 0; i < njobs; i++)
+        ok &= jobs[i].result->outcome != CHECK_OUTCOME_FAIL;
+    for (size_t i = 0; i < nops; i++)
+        ok &= !check_report_find_unchecked_job(&ops[i], jobs, njobs);
+    return ok;
+}
+
+void check_report_print_table(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, bool color, FILE *to)
+{
+    report_printer p = { .jobs = jobs, .njobs = njobs, .to = to, .color = color };
+    report_set_columns(&p);
     for (size_t i = 0; i < nops; i++) {
-        const check_job *unmade = check_report_unmade(&ops[i], jobs, njobs);
-        if (unmade)
-            fprintf(to, "%sNOT CHECKED%s %s: %s\n\n", style(&p, "\033[1;31m"), style(&p, "\033[0m"), ops[i].name,
-                unmade->result->message);
+        const check_job *unchecked_job = check_report_find_unchecked_job(&ops[i], jobs, njobs);
+        if (unchecked_job)
+            fprintf(to, "%sNOT CHECKED%s %s: %s\n\n", report_get_escape_sequence(&p, "\033[1;31m"),
+                report_get_escape_sequence(&p, "\033[0m"), ops[i].name, unchecked_job->result->message);
     }
     for (size_t i = 0; i < nops; i++)
         p.width = (int)strlen(ops[i].name) > p.width ? (int)strlen(ops[i].name) : p.width;
     for (size_t k = 0; k < njobs; k++)
-        if (jobs[k].row && (int)strlen(jobs[k].row->name) + 2 > p.width)
-            p.width = (int)strlen(jobs[k].row->name) + 2;
+        if (jobs[k].kernel && (int)strlen(jobs[k].kernel->name) + 2 > p.width)
+            p.width = (int)strlen(jobs[k].kernel->name) + 2;
     fprintf(to, "%*s", p.width, "");
     for (size_t k = 0; k < p.ncolumns; k++)
         fprintf(to, "  %s", p.columns[k]->name);
     fputs(p.ulp ? "  ulp\n" : "\n", to);
     for (size_t i = 0; i < nops; i++) {
-        print_line(&p, &ops[i], NULL);
+        report_print_table_line(&p, &ops[i], NULL);
         for (size_t k = 0; k < njobs; k++)
-            if (jobs[k].op == &ops[i] && jobs[k].row && is_first_of_row(&p, k))
-                print_line(&p, &ops[i], jobs[k].row);
+            if (jobs[k].op == &ops[i] && jobs[k].kernel && report_is_first_job_of_kernel(&p, k))
+                report_print_table_line(&p, &ops[i], jobs[k].kernel);
     }
     size_t counts[3] = { 0 };
     for (size_t i = 0; i < njobs; i++)
         counts[jobs[i].result->outcome]++;
     for (size_t i = 0; i < njobs; i++)
-        if (jobs[i].result->outcome == CHECK_FAIL)
-            print_failure(&p, &jobs[i]);
-    print_reasons(&p, CHECK_NOT, "not checked, because\n");
-    print_reasons(&p, CHECK_PASS, "passed, without\n");
-    print_dropped(&p);
-    print_undeclared(&p, ops, nops);
-    print_pairs(&p, ops, nops);
-    print_refused(&p);
-    fprintf(to, "\n%zu passed, %zu failed, %zu not checked\n", counts[CHECK_PASS], counts[CHECK_FAIL], counts[CHECK_NOT]);
+        if (jobs[i].result->outcome == CHECK_OUTCOME_FAIL)
+            report_print_failure(&p, &jobs[i]);
+    report_print_reasons(&p, CHECK_OUTCOME_UNCHECKED, "not checked, because\n");
+    report_print_reasons(&p, CHECK_OUTCOME_PASS, "passed, without\n");
+    report_print_dropped_cases(&p);
+    report_print_all_missing_declarations(&p, ops, nops);
+    report_print_covered_pairs(&p, ops, nops);
+    report_print_refused_case_counts(&p);
+    fprintf(to, "\n%zu passed, %zu failed, %zu not checked%s\n", counts[CHECK_OUTCOME_PASS], counts[CHECK_OUTCOME_FAIL],
+        counts[CHECK_OUTCOME_UNCHECKED], report_has_no_verdict(jobs, njobs) ? ": nothing was checked" : "");
 }
 
 /* ---- JSON ---- */
 
-void check_put_text(FILE *to, const char *s)
+void check_print_json_string(FILE *to, const char *s)
 {
     fputs("\"", to);
     for (; s && *s; s++) {
@@ -407,14 +501,19 @@ void check_put_text(FILE *to, const char *s)
     fputs("\"", to);
 }
 
-static void put_member(FILE *to, const char *key, const char *text)
+/* Prints ", " and a JSON member with a string value; null if text is NULL. */
+static void report_put_json_member(FILE *to, const char *key, const char *text)
 {
     fprintf(to, ", \"%s\": ", key);
-    check_put_text(to, text);
+    if (text)
+        check_print_json_string(to, text);
+    else
+        fputs("null", to);
 }
 
-/* A member whose text is written by a function; false: there is none. */
-static void put_written(const check_job *job, const char *key, bool (*print)(const check_job *, FILE *), FILE *to)
+/* Prints a JSON member whose string value print() writes; prints nothing if print() returns false. */
+static void report_put_json_member_if_printed(
+    const check_job *job, const char *key, bool (*print)(const check_job *, FILE *), FILE *to)
 {
     char *text = NULL;
     size_t size = 0;
@@ -423,63 +522,70 @@ static void put_written(const check_job *job, const char *key, bool (*print)(con
     if (memory)
         fclose(memory);
     if (there)
-        put_member(to, key, text);
+        report_put_json_member(to, key, text);
     free(text);
 }
 
-static void put_job(const check_job *job, FILE *to)
+/* Prints a job and its result as a JSON object. */
+static void report_put_json_job(const check_job *job, FILE *to)
 {
     const check_result *r = job->result;
     fputs("{\"property\": ", to);
-    check_put_text(to, job->property->name);
-    put_member(to, "operator", job->op->name);
-    if (job->row)
-        put_member(to, "row", job->row->name);
-    else
-        fputs(", \"row\": null", to);
-    put_member(to, "result", check_outcomes[r->outcome]);
-    fprintf(to, ", \"cases\": %u, \"refused\": %u, \"cpu\": %.3f", r->cases, r->refused, r->used);
-    if (r->outcome == CHECK_FAIL && r->seed)
+    check_print_json_string(to, job->property->name);
+    report_put_json_member(to, "operator", job->op->name);
+    const char *part = job->kernel ? job->kernel->name : NULL; /* property torch has tests, as `fake`, in place of kernels */
+    report_put_json_member(to, "kernel", job->property->per_kernel ? part : NULL);
+    report_put_json_member(to, "test", job->property->per_kernel ? NULL : part);
+    report_put_json_member(to, "result", check_outcomes[r->outcome]);
+    fprintf(to, ", \"cases\": %u, \"refused\": %u, \"cpu_seconds\": %.3f", r->tried_cases, r->refused_cases, r->cpu_seconds);
+    if (r->outcome == CHECK_OUTCOME_FAIL && r->seed)
         fprintf(to, ", \"seed\": %llu", (unsigned long long)r->seed);
-    if (r->outcome == CHECK_FAIL)
-        put_member(to, "kind", r->kind);
-    if (r->outcome != CHECK_PASS)
-        put_member(to, r->outcome == CHECK_FAIL ? "message" : "because", r->message);
-    else if (*r->left_out)
-        put_member(to, "without", r->left_out);
+    if (r->outcome == CHECK_OUTCOME_FAIL)
+        report_put_json_member(to, "kind", r->kind);
+    if (r->outcome != CHECK_OUTCOME_PASS)
+        report_put_json_member(to, r->outcome == CHECK_OUTCOME_FAIL ? "message" : "reason", r->message);
+    else if (*r->omitted)
+        report_put_json_member(to, "omitted", r->omitted);
     char at[300];
-    if (r->outcome == CHECK_FAIL && r->fault && check_origin_line(&r->origin, job->op->sources, at, sizeof at))
-        put_member(to, "at", at);
-    if (line_of(job->op)) {
-        put_member(to, "file", check_json_text(job->op->json, "file"));
-        fprintf(to, ", \"line\": %lld", line_of(job->op));
+    if (r->outcome == CHECK_OUTCOME_FAIL && r->fault_kind &&
+        check_try_format_origin_line(&r->origin, job->op->sources, at, sizeof at))
+        report_put_json_member(to, "at", at);
+    if (report_get_declaration_line(job->op)) {
+        report_put_json_member(to, "file", check_json_find_string(job->op->json, "file"));
+        fprintf(to, ", \"line\": %lld", report_get_declaration_line(job->op));
     }
     if (r->accuracy[0].dtype.bits) {
         fputs(", \"ulp\": {", to);
-        put_accuracy(job, "\"%s\": %.6g", to);
+        report_try_print_accuracy(job, "\"%s\": %.6g", to);
         fputs("}", to);
     }
-    if (r->unmade)
-        fprintf(to, ", \"%s\": true", r->unstarted ? "not_started" : r->cases ? "all_refused" : "no_arguments");
-    if (*r->dropped)
-        put_member(to, "dropped", r->dropped);
-    if (r->met)
-        fprintf(to, ", \"pairs\": {\"met\": %u, \"infeasible\": %u, \"cut\": %u, \"not_met\": %u}", r->met, r->infeasible, r->cut,
-            r->not_met);
-    if (r->outcome == CHECK_FAIL && (job->said_case || r->has_case)) {
-        put_written(job, "case", print_case, to);
-        fprintf(to, ", \"elements\": %lld", (long long)(job->said_case ? job->said_elements : check_case_largest(&r->failing)));
+    if (r->nothing_checked)
+        fprintf(to, ", \"%s\": true", r->not_started ? "not_started" : r->tried_cases ? "all_refused" : "no_arguments");
+    if (*r->dropped_cases)
+        report_put_json_member(to, "dropped_cases", r->dropped_cases);
+    if (r->covered_pairs)
+        fprintf(to, ", \"pairs\": {\"covered\": %u, \"infeasible\": %u, \"too_large\": %u, \"uncovered\": %u}", r->covered_pairs,
+            r->infeasible_pairs, r->oversized_pairs, r->uncovered_pairs);
+    if (r->outcome == CHECK_OUTCOME_FAIL && (job->external_case || r->has_case)) {
+        report_put_json_member_if_printed(job, "case", report_try_print_case, to);
+        fprintf(to, ", \"elements\": %lld",
+            (long long)(job->external_case ? job->external_numel : check_case_max_numel(&r->current_case)));
     }
-    if (check_repro_possible(job)) {
-        put_written(job, "c", check_repro_c, to);
-        put_written(job, "python", check_repro_python, to);
+    if (r->outcome == CHECK_OUTCOME_FAIL) {
+        char *key = check_job_new_key(job);
+        report_put_json_member(to, "key", key);
+        free(key);
+        report_put_json_member_if_printed(job, "reproduce", report_try_print_command, to);
+        if (job->repeats && job->repeats < CHECK_REPEATS)
+            fprintf(to, ", \"repeats\": [%d, %d]", job->repeats, CHECK_REPEATS);
     }
     fputs("}", to);
 }
 
-/* ---- JUnit's XML: a suite for each operator, a case for each property and row ---- */
+/* ---- JUnit's XML: a suite for each operator, a case for each property and kernel ---- */
 
-static void put_xml(const char *s, FILE *to)
+/* Prints text with the characters of XML's syntax escaped; control characters become spaces. */
+static void report_put_xml_text(const char *s, FILE *to)
 {
     for (; *s; s++)
         switch (*s) {
@@ -491,99 +597,105 @@ static void put_xml(const char *s, FILE *to)
         }
 }
 
-/* What a reader of JUnit's XML must not pass over is a failure. */
-static enum check_outcome junit_outcome(const check_job *job) { return job->result->unmade ? CHECK_FAIL : job->result->outcome; }
-
-static void put_testcase(const check_job *job, FILE *to)
+/* Returns the outcome that JUnit shows for a job. Jobs with nothing_checked count as failures, so that a reader notices them. */
+static enum check_outcome report_get_junit_outcome(const check_job *job)
 {
-    const char *element = junit_outcome(job) == CHECK_FAIL ? "failure" : "skipped";
+    return job->result->nothing_checked ? CHECK_OUTCOME_FAIL : job->result->outcome;
+}
+
+/* Prints a job as a JUnit <testcase> element. */
+static void report_put_junit_testcase(const check_job *job, FILE *to)
+{
+    const char *element = report_get_junit_outcome(job) == CHECK_OUTCOME_FAIL ? "failure" : "skipped";
     const check_result *r = job->result;
     fputs("    <testcase classname=\"", to);
-    put_xml(job->op->name, to);
-    fprintf(to, "\" name=\"%s%s", job->property->name, job->row ? "[" : "");
-    put_xml(job->row ? job->row->name : "", to);
-    fputs(job->row ? "]\"" : "\"", to);
-    if (line_of(job->op)) {
+    report_put_xml_text(job->op->name, to);
+    fprintf(to, "\" name=\"%s%s", job->property->name, job->kernel ? "[" : "");
+    report_put_xml_text(job->kernel ? job->kernel->name : "", to);
+    fputs(job->kernel ? "]\"" : "\"", to);
+    if (report_get_declaration_line(job->op)) {
         fputs(" file=\"", to);
-        put_xml(check_json_text(job->op->json, "file"), to);
-        fprintf(to, "\" line=\"%lld\"", line_of(job->op));
+        report_put_xml_text(check_json_find_string(job->op->json, "file"), to);
+        fprintf(to, "\" line=\"%lld\"", report_get_declaration_line(job->op));
     }
-    if (r->outcome == CHECK_PASS) {
+    if (r->outcome == CHECK_OUTCOME_PASS) {
         fputs("/>\n", to);
         return;
     }
     fprintf(to, ">\n      <%s message=\"", element);
-    put_xml(r->message, to);
+    report_put_xml_text(r->message, to);
     fputs("\">", to);
     char *text = NULL;
     size_t size = 0;
     FILE *memory = open_memstream(&text, &size);
     if (memory) {
-        print_case(job, memory);
+        if (report_try_print_case(job, memory))
+            fputs("\n", memory);
+        if (r->outcome == CHECK_OUTCOME_FAIL)
+            report_try_print_command(job, memory);
         fclose(memory);
-        put_xml(text, to);
+        report_put_xml_text(text, to);
     }
     free(text);
     fprintf(to, "</%s>\n    </testcase>\n", element);
 }
 
-void check_report_junit(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, FILE *to)
+void check_report_print_junit(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, FILE *to)
 {
     fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"dovetail check\">\n", to);
     for (size_t i = 0; i < nops; i++) {
         size_t counts[3] = { 0 };
         for (size_t k = 0; k < njobs; k++)
             if (jobs[k].op == &ops[i])
-                counts[junit_outcome(&jobs[k])]++;
+                counts[report_get_junit_outcome(&jobs[k])]++;
         fputs("  <testsuite name=\"", to);
-        put_xml(ops[i].name, to);
-        fprintf(to, "\" tests=\"%zu\" failures=\"%zu\" skipped=\"%zu\">\n", counts[0] + counts[1] + counts[2], counts[CHECK_FAIL],
-            counts[CHECK_NOT]);
+        report_put_xml_text(ops[i].name, to);
+        fprintf(to, "\" tests=\"%zu\" failures=\"%zu\" skipped=\"%zu\">\n", counts[0] + counts[1] + counts[2],
+            counts[CHECK_OUTCOME_FAIL], counts[CHECK_OUTCOME_UNCHECKED]);
         for (size_t k = 0; k < njobs; k++)
             if (jobs[k].op == &ops[i])
-                put_testcase(&jobs[k], to);
+                report_put_junit_testcase(&jobs[k], to);
         fputs("  </testsuite>\n", to);
     }
     fputs("</testsuites>\n", to);
 }
 
-static void put_table(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, FILE *to)
+/* Prints the report's table as a string member of the JSON document. */
+static void report_put_json_table(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, FILE *to)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *memory = open_memstream(&text, &size);
     if (memory) {
-        check_report_table(ops, nops, jobs, njobs, false, memory);
+        check_report_print_table(ops, nops, jobs, njobs, false, memory);
         fclose(memory);
     }
-    put_member(to, "table", text);
+    report_put_json_member(to, "table", text);
     free(text);
 }
 
-void check_report_json(
+void check_report_print_json(
     const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options, double seconds, FILE *to)
 {
     size_t counts[3] = { 0 };
     for (size_t i = 0; i < njobs; i++)
         counts[jobs[i].result->outcome]++;
     const bool interrupted = options->interrupted && options->interrupted();
-    bool ok = !counts[CHECK_FAIL] && !interrupted;
-    for (size_t i = 0; i < nops; i++)
-        ok &= !check_report_unmade(&ops[i], jobs, njobs);
+    const bool ok = check_report_is_ok(ops, nops, jobs, njobs) && !interrupted;
     fprintf(to, "{\"ok\": %s, \"interrupted\": %s, \"seed\": %llu, \"seconds\": %.3f", ok ? "true" : "false",
         interrupted ? "true" : "false", (unsigned long long)options->seed, seconds);
-    fprintf(to, ", \"passed\": %zu, \"failed\": %zu, \"not_checked\": %zu, \"operators\": [", counts[CHECK_PASS],
-        counts[CHECK_FAIL], counts[CHECK_NOT]);
+    fprintf(to, ", \"passed\": %zu, \"failed\": %zu, \"not_checked\": %zu, \"operators\": [", counts[CHECK_OUTCOME_PASS],
+        counts[CHECK_OUTCOME_FAIL], counts[CHECK_OUTCOME_UNCHECKED]);
     for (size_t i = 0; i < nops; i++) {
         fputs(i ? ", " : "", to);
-        check_put_text(to, ops[i].name);
+        check_print_json_string(to, ops[i].name);
     }
     fputs("], \"results\": [", to);
     for (size_t i = 0; i < njobs; i++) {
         fputs(i ? ",\n " : "\n ", to);
-        put_job(&jobs[i], to);
+        report_put_json_job(&jobs[i], to);
     }
     fputs("]", to);
-    put_table(ops, nops, jobs, njobs, to);
+    report_put_json_table(ops, nops, jobs, njobs, to);
     fputs("}\n", to);
 }

@@ -18,127 +18,130 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-typedef struct words {
+typedef struct build_words {
     const char **data;
     size_t n;
-} words;
+} build_words;
 
-/* A file's extension determines its language; --flag may name a language. */
-enum language { C, CPP, CUDA, ASCENDC, NLANGUAGES };
+/* Languages of source files: the extension of a file determines its language; --flag may name a language. */
+enum language { LANGUAGE_C, LANGUAGE_CPP, LANGUAGE_CUDA, LANGUAGE_ASCENDC, NLANGUAGES };
 static const struct {
-    const char *end, *name;
+    const char *extension, *name;
 } languages[NLANGUAGES] = { { ".c", "c" }, { ".cpp", "c++" }, { ".cu", "cuda" }, { ".cce", "ascendc" } };
-#define ENDINGS ".c, .cpp, .cu or .cce"
+#define SOURCE_EXTENSIONS ".c, .cpp, .cu or .cce"
 
 typedef struct build {
     const cli_args *args;
     const char *home;
-    words sources, objects;
-    words left;                /* files of the folders that are not compiled: they include no header of operators */
-    char *out, *folder, *made; /* the binary's path; its folder ("": the current one); its path in the temporary folder */
-    words cc, cxx;             /* the compilers and their first arguments; cxx for .cpp files only */
+    build_words sources, objects;
+    build_words not_compiled;         /* files of the folders that are not compiled: they include no header of operators */
+    char *out, *folder, *binary_path; /* the binary's path; its folder ("": the current one); its path in the temporary folder */
+    build_words cc, cxx;              /* the compilers and their first arguments; cxx for .cpp files only */
     const char *nvcc, *ccec;
-    bool uses[NLANGUAGES], cached, allow_unknown;
-    bool warns, only_libc; /* warns: the machine code of kernels is inspected, since it is optimized; only_libc: no other library
-                              is needed */
-    words preload;         /* runtimes of sanitizers, which must be in a process from its start */
-    bool named;            /* the caller gave the output's name; otherwise it is the library's name */
+    bool uses_language[NLANGUAGES], cached, allow_unknown;
+    bool inspects_code, only_libc; /* inspects_code: the kernels' machine code is inspected, since the build is optimized;
+                                      only_libc: the binary needs no other library */
+    build_words preload;           /* runtimes of sanitizers, which must be in a process from its start */
+    bool is_out_named; /* true if the caller gave the output's name, or named one source; else the output is named after the
+                          library */
     cli_temp temp;
-    int place;             /* the folder of the output, as a descriptor */
-    cli_cache cache;       /* where the result is kept; unused if it is not */
-    cli_text rules;        /* the output of -MMD: the included files */
+    int out_folder;        /* the folder of the output, as a descriptor */
+    cli_cache cache;       /* --cached: the cache entry that the binary becomes; unused without --cached */
+    cli_text dependencies; /* the output of -MMD: the included files */
     cli_text messages;     /* the compilers' output */
-    cli_text report, json; /* the check's results: operators and rows */
+    cli_text report, json; /* the check's results: operators and kernels */
     double seconds;
     off_t size;
 } build;
 
-static void push(words *w, const char *s)
+/* Appends a word, which the list borrows. */
+static void build_words_append(build_words *w, const char *s)
 {
-    w->data = cli_alloc(w->data, w->n + 1, sizeof *w->data);
+    w->data = cli_realloc_array(w->data, w->n + 1, sizeof *w->data);
     w->data[w->n++] = s;
 }
 
-/* Strings that are never freed: the process makes one build. */
-static const char *keep(char *s) { return s; }
+/* Returns s, which stays allocated until the process ends: a process makes one build. */
+static const char *build_keep_forever(char *s) { return s; }
 
-static bool ends_with(const char *s, const char *end)
+static bool build_has_ending(const char *s, const char *end)
 {
     const size_t n = strlen(s), m = strlen(end);
     return n > m && !strcmp(s + n - m, end);
 }
 
-/* The language of a file; NLANGUAGES: none. */
-static enum language language_of(const char *path)
+/* Returns the language of a source file by its extension; NLANGUAGES: no language has this extension. */
+static enum language build_get_language(const char *path)
 {
     int i = 0;
-    while (i < NLANGUAGES && !ends_with(path, languages[i].end))
+    while (i < NLANGUAGES && !build_has_ending(path, languages[i].extension))
         i++;
     return (enum language)i;
 }
 
 /* ---- What to compile, and where to --------------------------------------------------------------------------------------- */
 
-/* Adds the operator files of a folder to b->sources, and its other source files to b->left, each in order of name. Fails if the
- * folder has no operator file. */
-static int find_sources(build *b, const char *folder)
+/* Adds the operator files of a folder to b->sources, and its other source files to b->not_compiled, each in order of name. Fails
+ * if the folder has no operator file. */
+static int build_add_operator_files_of_folder(build *b, const char *folder)
 {
     cli_sources found;
     cli_text missing = { 0 };
     if (cli_find_sources(b->args, folder, &found, &missing))
         return CLI_FAILED;
-    const bool here = !strcmp(folder, "."), none = !found.nfiles;
+    const bool here = !strcmp(folder, "."), none = !found.noperator_files;
     if (none && missing.size)
-        cli_fail("no file to build: none of the " ENDINGS
+        cli_fail("no file to build: none of the " SOURCE_EXTENSIONS
                  " files %s%s includes <dovetail_op.h> as far as headers were found; not "
                  "found: %s (name their folder with -I)",
             here ? "here" : "in ", here ? "" : folder, missing.data);
     else if (none)
-        cli_fail("no file to build: none of the " ENDINGS " files %s%s includes <dovetail_op.h>; 'dovetail new my_ops' "
+        cli_fail("no file to build: none of the " SOURCE_EXTENSIONS " files %s%s includes <dovetail_op.h>; 'dovetail new my_ops' "
                  "makes a project",
             here ? "here" : "in ", here ? "" : folder);
-    for (size_t i = 0; i < found.nfiles; i++)
-        push(&b->sources, found.files[i]);
-    for (size_t i = 0; i < found.nothers; i++)
-        push(&b->left, found.others[i]);
-    free(found.files);
-    free(found.others);
+    for (size_t i = 0; i < found.noperator_files; i++)
+        build_words_append(&b->sources, found.operator_files[i]);
+    for (size_t i = 0; i < found.nother_files; i++)
+        build_words_append(&b->not_compiled, found.other_files[i]);
+    free(found.operator_files);
+    free(found.other_files);
     cli_text_free(&missing);
     return none ? CLI_FAILED : CLI_OK;
 }
 
 /* Returns a sentence that lists the source files that are not compiled; programs only if `all`. NULL: there are none. The caller
  * frees it. */
-static char *describe_left(const build *b, bool all)
+static char *build_describe_not_compiled(const build *b, bool with_programs)
 {
     cli_text text = { 0 };
     size_t n = 0;
-    for (size_t i = 0; i < b->left.n; i++)
-        if (all || !cli_is_program_file(b->left.data[i]))
-            cli_addf(&text, "%s%s", n++ ? ", " : "not compiled: ", b->left.data[i]);
+    for (size_t i = 0; i < b->not_compiled.n; i++)
+        if (with_programs || !cli_is_program_file(b->not_compiled.data[i]))
+            cli_text_appendf(&text, "%s%s", n++ ? ", " : "not compiled: ", b->not_compiled.data[i]);
     if (n)
-        cli_addf(&text, " (%s not include <dovetail_op.h>; name what belongs to the binary)", n == 1 ? "it does" : "they do");
+        cli_text_appendf(
+            &text, " (%s not include <dovetail_op.h>; name what belongs to the binary)", n == 1 ? "it does" : "they do");
     return text.data;
 }
 
-/* The named files and folders, or the current folder. */
-static int take_sources(build *b)
+/* Gathers the sources of the operands, or of the current folder if there are none. Returns a status. */
+static int build_gather_all_sources(build *b)
 {
-    int status = b->args->nwords ? CLI_OK : find_sources(b, ".");
-    for (size_t i = 0; i < b->args->nwords && !status; i++) {
-        const char *word = b->args->words[i];
-        if (cli_is_repeated(b->args, i))
+    int status = b->args->noperands ? CLI_OK : build_add_operator_files_of_folder(b, ".");
+    for (size_t i = 0; i < b->args->noperands && !status; i++) {
+        const char *word = b->args->operands[i];
+        if (cli_is_repeated_operand(b->args, i))
             continue;
         if (cli_is_folder(word))
-            status = find_sources(b, word);
+            status = build_add_operator_files_of_folder(b, word);
         else
-            push(&b->sources, word);
+            build_words_append(&b->sources, word);
     }
     return status;
 }
 
-/* Returns the kind of a file that is no regular file. */
-static const char *kind_of(const struct stat *s)
+/* Returns the kind of a file that is not a regular file, as words for a message. */
+static const char *build_describe_file_kind(const struct stat *s)
 {
     switch (s->st_mode & S_IFMT) {
     case S_IFDIR: return "a folder";
@@ -149,48 +152,52 @@ static const char *kind_of(const struct stat *s)
     }
 }
 
-static int check_sources(build *b)
+/* Checks that every source is a readable regular file of a known language, and records the languages. Returns a status. */
+static int build_check_sources(build *b)
 {
     for (size_t i = 0; i < b->sources.n; i++) {
         const char *path = b->sources.data[i];
         struct stat s;
-        const enum language language = language_of(path);
+        const enum language language = build_get_language(path);
         const bool known = language != NLANGUAGES;
         if (stat(path, &s))
-            return cli_fail(
-                "'%s': %s%s", path, strerror(errno), known ? "" : "; expected a folder, or a file that ends in " ENDINGS);
+            return cli_fail("'%s': %s%s", path, strerror(errno),
+                known ? "" : "; expected a folder, or a file that ends in " SOURCE_EXTENSIONS);
         if (!known)
-            return cli_usage(b->args->verb, "'%s': expected a folder, or a file that ends in " ENDINGS, path);
+            return cli_fail_usage(b->args->verb, "'%s': expected a folder, or a file that ends in " SOURCE_EXTENSIONS, path);
         if (!S_ISREG(s.st_mode))
-            return cli_fail("'%s': expected a file, found %s", path, kind_of(&s));
+            return cli_fail("'%s': expected a file, found %s", path, build_describe_file_kind(&s));
         if (access(path, R_OK))
             return cli_fail("cannot read '%s': %s", path, strerror(errno));
-        b->uses[language] = true;
+        b->uses_language[language] = true;
     }
     return CLI_OK;
 }
 
-/* Returns the kind of a file that a build must not replace; NULL: a regular file, or no file. */
-static const char *irreplaceable(int folder, const char *name)
+/* Returns the kind of an entry of a folder that a build must not replace, such as "a device"; NULL: a regular file, or no such
+ * entry. */
+static const char *build_describe_irreplaceable(int folder, const char *name)
 {
     struct stat s;
-    return fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW) || S_ISREG(s.st_mode) ? NULL : kind_of(&s);
+    return fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW) || S_ISREG(s.st_mode) ? NULL : build_describe_file_kind(&s);
 }
 
 /* Fails if the output exists and must not be replaced. name: of the output, in an open folder or from AT_FDCWD. */
-static int check_replaceable(const build *b, int folder, const char *name)
+static int build_check_replaceable(const build *b, int folder, const char *name)
 {
-    const char *kind = irreplaceable(folder, name);
+    const char *kind = build_describe_irreplaceable(folder, name);
     return kind ? cli_fail("cannot write '%s': it is %s, and only a regular file is replaced; %sname another with --out", b->out,
                       kind, strcmp(kind, "a device") ? "remove it, or " : "")
                 : CLI_OK;
 }
 
-static int choose_output(build *b)
+/* Sets the path and folder of the output, from --out or the first source. Fails for an output that cannot be written. Returns a
+ * status. */
+static int build_set_output_path(build *b)
 {
-    const char *given = cli_get(b->args, "out");
+    const char *given = cli_find_option_value(b->args, "out");
     struct stat s;
-    b->named = given || b->sources.n == 1;
+    b->is_out_named = given || b->sources.n == 1;
     if (given) {
         b->out = cli_format("%s", given);
     } else {
@@ -198,85 +205,92 @@ static int choose_output(build *b)
         b->out = cli_format("%.*s.so", (int)(strrchr(base, '.') - base), base);
     }
     if (b->cached) /* the name is for messages */
-        return given ? cli_usage(b->args->verb, "--cached chooses the file itself: it cannot be given with --out") : CLI_OK;
+        return given ? cli_fail_usage(b->args->verb, "--cached chooses the file itself: it cannot be given with --out") : CLI_OK;
     if (b->out[strlen(b->out) - 1] == '/' || (!stat(b->out, &s) && S_ISDIR(s.st_mode)))
         return cli_fail("cannot write '%s': it is a folder", b->out);
     for (size_t i = 0; i < b->sources.n; i++)
         if (!strcmp(b->out, b->sources.data[i]))
-            return cli_usage(b->args->verb, "the output '%s' is one of the sources", b->out);
+            return cli_fail_usage(b->args->verb, "the output '%s' is one of the sources", b->out);
     const char *slash = strrchr(b->out, '/');
     b->folder = slash ? cli_format("%.*s", slash == b->out ? 1 : (int)(slash - b->out), b->out) : cli_format(".");
     if (stat(b->folder, &s) || !S_ISDIR(s.st_mode))
         return cli_fail("cannot write '%s': there is no folder '%s'", b->out, b->folder);
-    return check_replaceable(b, AT_FDCWD, b->out);
+    return build_check_replaceable(b, AT_FDCWD, b->out);
 }
 
 /* ---- With what ----------------------------------------------------------------------------------------------------------- */
 
-/* $CC may hold arguments ("ccache gcc"): split at spaces, no shell. */
-static void split_words(words *to, const char *text)
+/* Appends the words of a text such as $CC, "ccache gcc", split at spaces without a shell. */
+static void build_append_split_words(build_words *words, const char *text)
 {
     for (text += strspn(text, " \t\n"); *text; text += strspn(text, " \t\n")) {
         const size_t n = strcspn(text, " \t\n");
-        push(to, keep(cli_format("%.*s", (int)n, text)));
+        build_words_append(words, build_keep_forever(cli_format("%.*s", (int)n, text)));
         text += n;
     }
 }
 
-/* From the option, the environment variable, or the first of the three default compilers that exists. */
-static int choose_one(build *b, const char *what, const char *option, const char *variable, const char *const known[3], words *to)
+/* Sets the words of a compiler from the option, the environment variable, or the first of three default names that is on PATH.
+ * Fails if there is no such program. Returns a status. */
+static int build_choose_compiler(build *b, const char *language_name, const char *option, const char *variable,
+    const char *const default_names[3], build_words *words)
 {
-    const char *given = cli_get(b->args, option), *env = getenv(variable);
+    const char *given = cli_find_option_value(b->args, option), *env = getenv(variable);
     if (given || (env && env[strspn(env, " \t\n")])) {
-        split_words(to, given ? given : env);
-        if (!to->n)
-            return cli_usage(b->args->verb, "option '--%s': the name is empty", option);
-        if (!cli_find_program(to->data[0]))
-            return cli_fail("no compiler '%s' (from %s%s): no such program on PATH", to->data[0], given ? "--" : "$",
+        build_append_split_words(words, given ? given : env);
+        if (!words->n)
+            return cli_fail_usage(b->args->verb, "option '--%s': the name is empty", option);
+        if (!cli_is_program_on_path(words->data[0]))
+            return cli_fail("no compiler '%s' (from %s%s): no such program on PATH", words->data[0], given ? "--" : "$",
                 given ? option : variable);
     }
-    for (size_t i = 0; i < 3 && !to->n; i++)
-        if (cli_find_program(known[i]))
-            push(to, known[i]);
-    return to->n ? CLI_OK
-                 : cli_fail("no %s compiler: none of %s, %s and %s is on PATH; install one, or name one with $%s or --%s", what,
-                       known[0], known[1], known[2], variable, option);
+    for (size_t i = 0; i < 3 && !words->n; i++)
+        if (cli_is_program_on_path(default_names[i]))
+            build_words_append(words, default_names[i]);
+    return words->n ? CLI_OK
+                    : cli_fail("no %s compiler: none of %s, %s and %s is on PATH; install one, or name one with $%s or --%s",
+                          language_name, default_names[0], default_names[1], default_names[2], variable, option);
 }
 
-/* A vendor's compiler, with a single default name. */
-static int choose_vendor(build *b, enum language language, const char *name, const char *what, const char *from, const char **to)
+/* Sets a vendor's compiler from the option of its default name, or to that name. Does nothing if no source has this language.
+ * Fails if there is no such program. Returns a status. */
+static int build_choose_vendor_compiler(
+    build *b, enum language language, const char *name, const char *display_name, const char *toolkit, const char **compiler)
 {
-    const char *given = cli_get(b->args, name);
-    if (!b->uses[language])
+    const char *given = cli_find_option_value(b->args, name);
+    if (!b->uses_language[language])
         return CLI_OK;
-    *to = given ? given : name;
-    return cli_find_program(*to) ? CLI_OK
-                                 : cli_fail("no %s compiler '%s': it is needed for %s files; install %s, or name one with --%s",
-                                       what, *to, languages[language].end, from, name);
+    *compiler = given ? given : name;
+    return cli_is_program_on_path(*compiler)
+        ? CLI_OK
+        : cli_fail("no %s compiler '%s': it is needed for %s files; install %s, or name one with --%s", display_name, *compiler,
+              languages[language].extension, toolkit, name);
 }
 
-static int choose_compilers(build *b)
+/* Sets the compilers for the languages of all sources. Returns a status. */
+static int build_choose_compilers(build *b)
 {
     static const char *const c[] = { "cc", "gcc", "clang" }, *const cxx[] = { "c++", "g++", "clang++" };
-    int status = choose_one(b, "C", "cc", "CC", c, &b->cc);
-    if (!status && b->uses[CPP])
-        status = choose_one(b, "C++", "cxx", "CXX", cxx, &b->cxx);
+    int status = build_choose_compiler(b, "C", "cc", "CC", c, &b->cc);
+    if (!status && b->uses_language[LANGUAGE_CPP])
+        status = build_choose_compiler(b, "C++", "cxx", "CXX", cxx, &b->cxx);
     if (!status)
-        status = choose_vendor(b, CUDA, "nvcc", "CUDA", "the CUDA toolkit", &b->nvcc);
-    return status ? status : choose_vendor(b, ASCENDC, "ccec", "AscendC", "the CANN toolkit", &b->ccec);
+        status = build_choose_vendor_compiler(b, LANGUAGE_CUDA, "nvcc", "CUDA", "the CUDA toolkit", &b->nvcc);
+    return status ? status : build_choose_vendor_compiler(b, LANGUAGE_ASCENDC, "ccec", "AscendC", "the CANN toolkit", &b->ccec);
 }
 
-/* A name that no program interprets as an option, a response file or (gcc's driver) a pipe. */
-static const char *as_file(const char *path)
+/* Returns a path as a word that no program interprets as an option, a response file or (gcc's driver) a pipe: the path itself,
+ * or a text that stays until the process ends. */
+static const char *build_get_safe_path_word(const char *path)
 {
-    const bool plain = (*path >= 'a' && *path <= 'z') || (*path >= 'A' && *path <= 'Z') || (*path >= '0' && *path <= '9') ||
-        strchr("/._", *path);
-    return plain ? path : keep(cli_format("./%s", path));
+    const bool is_plain_path = (*path >= 'a' && *path <= 'z') || (*path >= 'A' && *path <= 'Z') ||
+        (*path >= '0' && *path <= '9') || strchr("/._", *path);
+    return is_plain_path ? path : build_keep_forever(cli_format("./%s", path));
 }
 
-/* An argument of --flag if it is for this language, else NULL: "cuda:-lineinfo" is for CUDA, nvcc's architecture options are for
- * nvcc only, and other arguments are for all languages. */
-static const char *flag_for(const char *argument, enum language language)
+/* Returns the flag in an argument of --flag if it is for this language, else NULL: "cuda:-lineinfo" is for CUDA, nvcc's
+ * architecture options are for nvcc only, and all other arguments are for all languages. */
+static const char *build_find_language_flag(const char *argument, enum language language)
 {
     static const char *const of_nvcc[] = { "-arch", "-gencode", "--gpu-architecture", "--generate-code", "--gpu-code" };
     for (int i = 0; i < NLANGUAGES; i++) {
@@ -287,81 +301,87 @@ static const char *flag_for(const char *argument, enum language language)
     for (size_t i = 0; i < sizeof of_nvcc / sizeof *of_nvcc; i++) {
         const size_t n = strlen(of_nvcc[i]);
         if (!strncmp(argument, of_nvcc[i], n) && (!argument[n] || argument[n] == '='))
-            return language == CUDA ? argument : NULL;
+            return language == LANGUAGE_CUDA ? argument : NULL;
     }
     return argument;
 }
 
-static bool begins_with(const char *s, const char *begin) { return !strncmp(s, begin, strlen(begin)); }
+static bool build_has_prefix(const char *s, const char *begin) { return !strncmp(s, begin, strlen(begin)); }
 
 /* True if an argument is for the linker, which reads its arguments in order: libraries resolve only what files before them need.
  */
-static bool is_for_linker(const char *argument)
+static bool build_is_linker_flag(const char *argument)
 {
     static const char *const endings[] = { ".a", ".o", ".so", ".lds" };
     for (size_t i = 0; *argument != '-' && i < sizeof endings / sizeof *endings; i++)
-        if (ends_with(argument, endings[i]) || (i == 2 && strstr(argument, ".so.")))
+        if (build_has_ending(argument, endings[i]) || (i == 2 && strstr(argument, ".so.")))
             return true;
     if (!strcmp(argument, "-lineinfo")) /* option of nvcc */
         return false;
-    return begins_with(argument, "-l") || begins_with(argument, "-L") || begins_with(argument, "-Wl,") ||
+    return build_has_prefix(argument, "-l") || build_has_prefix(argument, "-L") || build_has_prefix(argument, "-Wl,") ||
         !strcmp(argument, "-Xlinker");
 }
 
-/* Returns the argument of -X if option i of the command line is one for the compilers, or, if `linker`, for the linker. NULL: it
- * is not. */
-static const char *flag_at(const build *b, size_t i, enum language language, bool linker)
+/* Returns the flag if the option with this index is a --flag for the compiler of the language, or, if for_linker, for the linker.
+ * NULL: another option, or a flag for another program. */
+static const char *build_find_option_flag(const build *b, size_t option_index, enum language language, bool for_linker)
 {
-    const struct cli_given *given = b->args->given + i;
-    const char *value = strcmp(given->option->name, "flag") ? NULL : flag_for(given->value, language), *before = NULL;
-    for (size_t k = i; value && k-- > 0 && !before;) /* -X -Xlinker -X WORD: both words */
-        if (!strcmp(b->args->given[k].option->name, "flag"))
-            before = b->args->given[k].value;
+    const struct cli_given_option *given = b->args->given_options + option_index;
+    const char *value = strcmp(given->option->name, "flag") ? NULL : build_find_language_flag(given->value, language),
+               *before = NULL;
+    for (size_t k = option_index; value && k-- > 0 && !before;) /* in `-X -Xlinker -X WORD` both words are for the linker */
+        if (!strcmp(b->args->given_options[k].option->name, "flag"))
+            before = b->args->given_options[k].value;
     const bool follows = before && (!strcmp(before, "-Xlinker") || !strcmp(before, "-L") || !strcmp(before, "-l"));
-    const bool of_nvcc = language == CUDA && value && value != given->value; /* "cuda:..." */
-    return value && (!of_nvcc && (follows || is_for_linker(value))) == linker ? value : NULL;
+    const bool of_nvcc = language == LANGUAGE_CUDA && value && value != given->value; /* "cuda:..." */
+    return value && (!of_nvcc && (follows || build_is_linker_flag(value))) == for_linker ? value : NULL;
 }
 
-/* -I, -D and -X in the order given. */
-static void push_options(build *b, words *w, enum language language)
+/* Appends the options for a compiler in command-line order: -I, -D, and those given by -X. */
+static void build_append_compiler_options(build *b, build_words *w, enum language language)
 {
-    for (size_t i = 0; i < b->args->ngiven; i++) {
-        const char *name = b->args->given[i].option->name, *value = b->args->given[i].value;
+    for (size_t i = 0; i < b->args->ngiven_options; i++) {
+        const char *name = b->args->given_options[i].option->name, *value = b->args->given_options[i].value;
         if (!strcmp(name, "include"))
-            push(w, "-I"), push(w, as_file(value)); /* two words: the folder may have any name */
+            build_words_append(w, "-I"),
+                build_words_append(w, build_get_safe_path_word(value)); /* two words, so that the folder may have any name */
         else if (!strcmp(name, "define"))
-            push(w, keep(cli_format("-D%s", value)));
-        else if (flag_at(b, i, language, false))
-            push(w, flag_at(b, i, language, false));
+            build_words_append(w, build_keep_forever(cli_format("-D%s", value)));
+        else if (build_find_option_flag(b, i, language, false))
+            build_words_append(w, build_find_option_flag(b, i, language, false));
     }
 }
 
 /* Appends the arguments for the linker in command-line order: -L, -l, and those given by -X. */
-static void push_libraries(const build *b, words *w, enum language language)
+static void build_append_linker_options(const build *b, build_words *w, enum language language)
 {
-    for (size_t i = 0; i < b->args->ngiven; i++) {
-        const char *name = b->args->given[i].option->name, *value = b->args->given[i].value;
+    for (size_t i = 0; i < b->args->ngiven_options; i++) {
+        const char *name = b->args->given_options[i].option->name, *value = b->args->given_options[i].value;
         if (!strcmp(name, "library-dir"))
-            push(w, keep(cli_format("-L%s", value)));
+            build_words_append(w, build_keep_forever(cli_format("-L%s", value)));
         else if (!strcmp(name, "library"))
-            push(w, keep(cli_format("-l%s", value)));
-        else if ((value = flag_at(b, i, language, true)))
-            push(w, language == CUDA && begins_with(value, "-Wl,") ? keep(cli_format("-Xlinker=%s", value + 4)) : value);
+            build_words_append(w, build_keep_forever(cli_format("-l%s", value)));
+        else if ((value = build_find_option_flag(b, i, language, true)))
+            build_words_append(w,
+                language == LANGUAGE_CUDA && build_has_prefix(value, "-Wl,")
+                    ? build_keep_forever(cli_format("-Xlinker=%s", value + 4))
+                    : value);
     }
 }
 
-static void push_all(words *w, const char *const *flags, size_t n)
+static void build_words_append_all(build_words *w, const char *const *flags, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        push(w, flags[i]);
+        build_words_append(w, flags[i]);
 }
-#define PUSH(w, ...) \
-    push_all(w, (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *))
+#define BUILD_WORDS_PUSH(w, ...) \
+    build_words_append_all(      \
+        w, (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *))
 
-/* gcc, by the name of the program, or of what that is a link to, as /usr/bin/cc often is. */
-static bool is_gcc(const char *program)
+/* True if a compiler is gcc, by the name of its program, after following links such as /usr/bin/cc. */
+static bool build_is_gcc(const char *program)
 {
-    char *found = cli_program_path(program), *path = found ? realpath(found, NULL) : NULL;
+    char *found = cli_find_program_path(program), *path = found ? realpath(found, NULL) : NULL;
     const char *name = path && strrchr(path, '/') ? strrchr(path, '/') + 1 : "";
     const bool is = strstr(name, "gcc") || (strstr(name, "g++") && !strstr(name, "clang"));
     free(path);
@@ -370,172 +390,189 @@ static bool is_gcc(const char *program)
 }
 
 /* Appends the C or C++ compiler and its flags to a command. */
-static void c_command(build *b, words *w, enum language language)
+static void build_append_c_command(build *b, build_words *w, enum language language)
 {
-    const bool debug = cli_has(b->args, "debug");
-    const words *program = language == CPP ? &b->cxx : &b->cc;
-    push_all(w, program->data, program->n);
-    PUSH(w, language == CPP ? "-std=c++17" : "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
-        "-ffp-contract=fast", "-Wall", "-Wextra", "-Wno-unused-parameter");
-    push(w, debug ? "-O1" : "-O3");
-    if (!debug &&
-        is_gcc(program->data[0])) /* or no vectors where a flag of the frame selects: it moves no choice out of long loops */
-        push(w, "--param=max-unswitch-insns=100");
+    const bool debug = cli_has_option(b->args, "debug");
+    const build_words *program = language == LANGUAGE_CPP ? &b->cxx : &b->cc;
+    build_words_append_all(w, program->data, program->n);
+    BUILD_WORDS_PUSH(w, language == LANGUAGE_CPP ? "-std=c++17" : "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-math-errno",
+        "-fno-trapping-math", "-ffp-contract=fast", "-Wall", "-Wextra", "-Wno-unused-parameter");
+    build_words_append(w, debug ? "-O1" : "-O3");
+    if (!debug && build_is_gcc(program->data[0])) /* otherwise gcc does not vectorize a loop with a choice by a flag of the frame,
+                                                     since it moves no choice out of long loops */
+        build_words_append(w, "--param=max-unswitch-insns=100");
     if (debug)
-        push(w, "-g");
-    if (cli_has(b->args, "werror"))
-        push(w, "-Werror");
-    if (cli_colors(stderr) && !cli_json)
-        push(w, "-fdiagnostics-color=always");
-    PUSH(w, "-I", keep(cli_join(b->home, "include")));
-    push_options(b, w, language);
+        build_words_append(w, "-g");
+    if (cli_has_option(b->args, "werror"))
+        build_words_append(w, "-Werror");
+    if (cli_has_color(stderr) && !cli_json_output)
+        build_words_append(w, "-fdiagnostics-color=always");
+    BUILD_WORDS_PUSH(w, "-I", build_keep_forever(cli_join_path(b->home, "include")));
+    build_append_compiler_options(b, w, language);
 }
 
-/* True if an argument of -X begins with one of the strings in `begins`. */
-static bool has_flag(const build *b, const char *const *begins, size_t n)
+/* True if an argument of some -X begins with one of n strings. */
+static bool build_has_flag_prefix(const build *b, const char *const *begins, size_t n)
 {
-    for (size_t i = 0; i < b->args->ngiven; i++)
-        for (size_t k = 0; k < n && !strcmp(b->args->given[i].option->name, "flag"); k++) {
-            const char *value = b->args->given[i].value, *colon = strchr(value, ':');
-            if ((begins_with(value, begins[k]) && !begins_with(value, "-gencode")) ||
-                (colon && begins_with(colon + 1, begins[k])))
+    for (size_t i = 0; i < b->args->ngiven_options; i++)
+        for (size_t k = 0; k < n && !strcmp(b->args->given_options[i].option->name, "flag"); k++) {
+            const char *value = b->args->given_options[i].value, *colon = strchr(value, ':');
+            if ((build_has_prefix(value, begins[k]) && !build_has_prefix(value, "-gencode")) ||
+                (colon && build_has_prefix(colon + 1, begins[k])))
                 return true;
         }
     return false;
 }
-#define HAS_FLAG(b, ...) \
-    has_flag(b, (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *))
+#define BUILD_HAS_FLAG(b, ...) \
+    build_has_flag_prefix(     \
+        b, (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *))
 
 /* True if the compiler or the running binary writes more files for the author: line counts, stack usage, intermediate code. */
-static bool leaves_files(const build *b)
+static bool build_makes_side_files(const build *b)
 {
-    return HAS_FLAG(b, "--coverage", "-coverage", "-ftest-coverage", "-fprofile-", "-fstack-usage", "-fcallgraph-info", "-fdump-",
-        "-save-temps", "-gsplit-dwarf");
+    return BUILD_HAS_FLAG(b, "--coverage", "-coverage", "-ftest-coverage", "-fprofile-", "-fstack-usage", "-fcallgraph-info",
+        "-fdump-", "-save-temps", "-gsplit-dwarf");
 }
 
-/* Appends flags that place the files of leaves_files() beside the binary, named after source file i. There gcov looks for them,
- * as for an object of that name. */
-static void push_names(build *b, words *w, size_t i)
+/* Appends flags that place the files of build_makes_side_files() beside the binary, named after source file i. There gcov looks
+ * for them, as for an object of that name. */
+static void build_append_side_file_flags(build *b, build_words *w, size_t source_index)
 {
-    const char *path = b->sources.data[i], *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    const char *folder = b->cached ? "." : b->folder; /* the cache is not the author's */
-    if (!leaves_files(b))
+    const char *path = b->sources.data[source_index], *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *folder = b->cached
+        ? "."
+        : b->folder; /* with --cached the current folder, since the author does not look into the cache */
+    if (!build_makes_side_files(b))
         return;
-    for (size_t k = 0; k < i; k++) {
+    for (size_t k = 0; k < source_index; k++) {
         const char *other = strrchr(b->sources.data[k], '/');
-        if (!strcmp(other ? other + 1 : b->sources.data[k], name)) { /* two files of this name: by path, as gcov -p names them */
+        if (!strcmp(other ? other + 1 : b->sources.data[k],
+                name)) { /* two sources have this name: the file is named by its path, as by gcov -p */
             char *flat = cli_format("%s", path);
             for (char *c = flat; (c = strchr(c, '/'));)
                 *c = '#';
-            name = keep(flat);
+            name = build_keep_forever(flat);
         }
     }
-    const char *stem = keep(cli_format("%.*s", (int)(strrchr(name, '.') - name), name));
-    if (is_gcc(b->cc.data[0])) {
-        PUSH(w, "-dumpdir", keep(cli_format("%s/", as_file(folder))), "-dumpbase", name, "-dumpbase-ext", strrchr(name, '.'));
+    const char *stem = build_keep_forever(cli_format("%.*s", (int)(strrchr(name, '.') - name), name));
+    if (build_is_gcc(b->cc.data[0])) {
+        BUILD_WORDS_PUSH(w, "-dumpdir", build_keep_forever(cli_format("%s/", build_get_safe_path_word(folder))), "-dumpbase",
+            name, "-dumpbase-ext", strrchr(name, '.'));
     } else {
         char *real = realpath(folder, NULL);
         for (int data = 0; real && data < 2; data++)
-            PUSH(w, "-Xclang",
-                keep(cli_format("-coverage-%s-file=%s/%s.%s", data ? "data" : "notes", real, stem, data ? "gcda" : "gcno")));
+            BUILD_WORDS_PUSH(w, "-Xclang",
+                build_keep_forever(
+                    cli_format("-coverage-%s-file=%s/%s.%s", data ? "data" : "notes", real, stem, data ? "gcda" : "gcno")));
         free(real);
     }
 }
 
-/* True if the compiler inlines functions as in a release build and adds no instrumentation. */
-static bool is_optimized(const build *b)
+/* True if the compiler inlines functions as in a release build and adds no instrumentation: no --debug, -O0, -O1, -Og, -pg or
+ * sanitizer. */
+static bool build_is_plain_release(const build *b)
 {
-    return !cli_has(b->args, "debug") && !HAS_FLAG(b, "-O0", "-O1", "-Og", "-fno-inline", "-pg", "-fsanitize") &&
-        !leaves_files(b);
+    return !cli_has_option(b->args, "debug") && !BUILD_HAS_FLAG(b, "-O0", "-O1", "-Og", "-fno-inline", "-pg", "-fsanitize") &&
+        !build_makes_side_files(b);
 }
 
 /* True unless the binary is for a tool that shows the author's lines: a debugger, profiler or sanitizer. */
-static bool is_stripped(const build *b)
+static bool build_is_stripped(const build *b)
 {
-    return !cli_has(b->args, "debug") && !HAS_FLAG(b, "-g", "-pg", "-fsanitize", "-lineinfo") && !leaves_files(b);
+    return !cli_has_option(b->args, "debug") && !BUILD_HAS_FLAG(b, "-g", "-pg", "-fsanitize", "-lineinfo") &&
+        !build_makes_side_files(b);
 }
 
-/* With --cached each compiler also writes what it included into a file of the temporary folder. */
-static const char *rules_path(const build *b, size_t i) { return keep(cli_format("%s/%zu.d", b->temp.path, i)); }
+/* Returns the path of the file to which, with --cached, a compiler writes the names of included files. */
+static const char *build_make_dependency_path(const build *b, size_t i)
+{
+    return build_keep_forever(cli_format("%s/%zu.d", b->temp.path, i));
+}
 
-static void push_rules(build *b, words *w, size_t i)
+/* Appends, with --cached, the flags for a list of the files that a source includes. */
+static void build_append_dependency_flags(build *b, build_words *w, size_t source_index)
 {
     if (b->cached)
-        PUSH(w, "-MMD", "-MF", rules_path(b, i));
+        BUILD_WORDS_PUSH(w, "-MMD", "-MF", build_make_dependency_path(b, source_index));
 }
 
-static int read_rules(build *b, size_t i)
+/* Adds, with --cached, the list of the files that a source includes to b->dependencies. Returns a status. */
+static int build_collect_dependencies(build *b, size_t source_index)
 {
-    const int error = b->cached ? cli_read_file(rules_path(b, i), &b->rules) : 0;
-    cli_add(&b->rules, "", 1);
+    const int error = b->cached ? cli_read_file(build_make_dependency_path(b, source_index), &b->dependencies) : 0;
+    cli_text_append(&b->dependencies, "", 1);
     return error ? cli_fail("the compiler did not say what it included: %s", strerror(error)) : CLI_OK;
 }
 
-/* Sources, or their objects. */
-static void link_command(build *b, words *w)
+/* Appends the command that links the objects, or compiles and links the sources if there are no objects. */
+static void build_append_link_command(build *b, build_words *w)
 {
-    const words *files = b->objects.n ? &b->objects : &b->sources;
-    const enum language language = b->uses[CPP] ? CPP : C;
-    c_command(b, w, language);
-    if (b->uses[CPP])
-        PUSH(w, "-static-libstdc++", "-static-libgcc"); /* the binary needs libc and libm only */
+    const build_words *files = b->objects.n ? &b->objects : &b->sources;
+    const enum language language = b->uses_language[LANGUAGE_CPP] ? LANGUAGE_CPP : LANGUAGE_C;
+    build_append_c_command(b, w, language);
+    if (b->uses_language[LANGUAGE_CPP])
+        BUILD_WORDS_PUSH(w, "-static-libstdc++", "-static-libgcc"); /* the binary needs libc and libm only */
     if (!b->objects.n)
-        push_rules(b, w, 0);
-    if (is_stripped(b))
-        push(w, "-s");
-    PUSH(w, "-shared", "-o", b->made);
+        build_append_dependency_flags(b, w, 0);
+    if (build_is_stripped(b))
+        build_words_append(w, "-s");
+    BUILD_WORDS_PUSH(w, "-shared", "-o", b->binary_path);
     for (size_t i = 0; i < files->n; i++)
-        push(w, as_file(files->data[i]));
-    PUSH(w, "-Wl,--as-needed", "-Wl,-z,defs", "-Wl,--exclude-libs,ALL");
-    push_libraries(b, w, language);
-    push(w, "-lm");
+        build_words_append(w, build_get_safe_path_word(files->data[i]));
+    BUILD_WORDS_PUSH(w, "-Wl,--as-needed", "-Wl,-z,defs", "-Wl,--exclude-libs,ALL");
+    build_append_linker_options(b, w, language);
+    build_words_append(w, "-lm");
 }
 
-/* nvcc knows where its runtime is, so it links, with the runtime included statically. */
-static void cuda_link_command(build *b, words *w)
+/* Appends the command by which nvcc links the objects, with CUDA's runtime included statically: nvcc knows where the runtime is.
+ */
+static void build_append_cuda_link_command(build *b, build_words *w)
 {
-    PUSH(w, b->nvcc, "-shared", "-cudart", "static", "-o", b->made);
-    push_all(w, b->objects.data, b->objects.n);
-    PUSH(w, "-Xlinker", is_stripped(b) ? "--as-needed,-z,defs,--exclude-libs,ALL,-s" : "--as-needed,-z,defs,--exclude-libs,ALL");
-    push_libraries(b, w, CUDA);
-    push(w, "-lm");
+    BUILD_WORDS_PUSH(w, b->nvcc, "-shared", "-cudart", "static", "-o", b->binary_path);
+    build_words_append_all(w, b->objects.data, b->objects.n);
+    BUILD_WORDS_PUSH(w, "-Xlinker",
+        build_is_stripped(b) ? "--as-needed,-z,defs,--exclude-libs,ALL,-s" : "--as-needed,-z,defs,--exclude-libs,ALL");
+    build_append_linker_options(b, w, LANGUAGE_CUDA);
+    build_words_append(w, "-lm");
 }
 
 /* ---- Running ------------------------------------------------------------------------------------------------------------- */
 
-static void show_command(const words *w)
+/* Prints a command to stderr, as a line for a shell. */
+static void build_print_command(const build_words *w)
 {
     cli_text t = { 0 };
     for (size_t i = 0; w->data[i]; i++) {
-        cli_adds(&t, i ? " " : "");
-        cli_add_shell(&t, w->data[i]);
+        cli_text_append_str(&t, i ? " " : "");
+        cli_text_append_shell_word(&t, w->data[i]);
     }
-    fprintf(stderr, "%s%s%s\n", cli_style(stderr, CLI_DIM), t.data, cli_style(stderr, CLI_PLAIN));
+    fprintf(stderr, "%s%s%s\n", cli_get_escape_code(stderr, CLI_DIM), t.data, cli_get_escape_code(stderr, CLI_STYLE_NONE));
     cli_text_free(&t);
 }
 
-/* Returns the words of a message that tell that the output was not replaced. Without a name from the caller the output has the
- * library's name, which is known only after the link. */
-static const char *describe_unmade(const build *b)
+/* Returns words for a message which say that the output was not made or changed. Without a name from the caller the output has
+ * the library's name, which is known only after the link. */
+static const char *build_describe_not_replaced(const build *b)
 {
-    return b->named ? keep(cli_format("'%s' was not %s", b->out, access(b->out, F_OK) ? "made" : "changed"))
-                    : "no binary was made";
+    return b->is_out_named ? build_keep_forever(cli_format("'%s' was not %s", b->out, access(b->out, F_OK) ? "made" : "changed"))
+                           : "no binary was made";
 }
 
-static int run_compiler(build *b, words *w)
+/* Runs a compiler, shows its messages and explanations of its errors. Returns a status; an interruption counts as a failure. */
+static int build_run_compiler(build *b, build_words *w)
 {
     char *tmpdir = cli_format("TMPDIR=%s", b->temp.path); /* the compiler's temporary files are removed with this folder */
     const size_t before = b->messages.size;
-    push(w, NULL);
-    if (cli_has(b->args, "verbose"))
-        show_command(w);
-    const int status = cli_run(w->data, tmpdir, &b->messages);
+    build_words_append(w, NULL);
+    if (cli_has_option(b->args, "verbose"))
+        build_print_command(w);
+    const int status = cli_run_program(w->data, tmpdir, &b->messages);
     free(tmpdir);
     if (b->messages.size > before)
-        cli_write(STDERR_FILENO, b->messages.data + before, b->messages.size - before);
+        cli_write_all(STDERR_FILENO, b->messages.data + before, b->messages.size - before);
     if (status < 0)
         return cli_fail("cannot run '%s': %s", w->data[0], strerror(-1 - status));
-    if (cli_interrupted())
+    if (cli_is_interrupted())
         return CLI_FAILED;
     if (status >= 128)
         return cli_fail("'%s' was killed by signal %d (%s)", w->data[0], status - 128, strsignal(status - 128));
@@ -544,21 +581,24 @@ static int run_compiler(build *b, words *w)
     cli_hints hints = { 0 };
     char *left = NULL;
     if (b->messages.data) {
-        cli_explain_errors(b->messages.data, &hints);
-        left = strstr(b->messages.data, "undefined ") ? describe_left(b, true)
-                                                      : NULL; /* at the link: one of them may define it */
+        cli_add_hints(b->messages.data, &hints);
+        left = strstr(b->messages.data, "undefined ")
+            ? build_describe_not_compiled(b, true)
+            : NULL; /* an error of the linker: a file that was not compiled may define the symbol */
     }
-    if (hints.count)
-        fprintf(stderr, "\n%sWhat is wrong:%s\n%s", cli_style(stderr, CLI_BOLD), cli_style(stderr, CLI_PLAIN), hints.text.data);
+    if (hints.nhints)
+        fprintf(stderr, "\n%sWhat is wrong:%s\n%s", cli_get_escape_code(stderr, CLI_BOLD),
+            cli_get_escape_code(stderr, CLI_STYLE_NONE), hints.text.data);
     cli_text_free(&hints.text);
     if (left)
-        cli_note("%s", left);
+        cli_print_note("%s", left);
     free(left);
-    return cli_fail("'%s' failed; %s", w->data[0], describe_unmade(b));
+    return cli_fail("'%s' failed; %s", w->data[0], build_describe_not_replaced(b));
 }
 
-/* nvcc passes its arguments to a shell: refuse names with characters that are special there. */
-static int check_for_nvcc(const words *w)
+/* Fails if a word of nvcc's command has characters that are special in a shell, since nvcc passes its arguments to one. Returns a
+ * status. */
+static int build_check_nvcc_words(const build_words *w)
 {
     for (size_t i = 0; i < w->n && w->data[i]; i++)
         if (w->data[i][strspn(w->data[i], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%")])
@@ -568,113 +608,117 @@ static int check_for_nvcc(const words *w)
     return CLI_OK;
 }
 
-static int compile_object(build *b, size_t i)
+/* Compiles one source to an object in the temporary folder, and adds the object to b->objects. Returns a status. */
+static int build_compile_object(build *b, size_t source_index)
 {
-    const char *path = b->sources.data[i], *object = keep(cli_format("%s/%zu.o", b->temp.path, i));
-    words w = { 0 };
-    const enum language language = language_of(path);
-    const bool cuda = language == CUDA;
-    if (cuda || language == ASCENDC) {
-        PUSH(&w, cuda ? b->nvcc : b->ccec, "-O3", "-std=c++17");
+    const char *path = b->sources.data[source_index],
+               *object = build_keep_forever(cli_format("%s/%zu.o", b->temp.path, source_index));
+    build_words w = { 0 };
+    const enum language language = build_get_language(path);
+    const bool cuda = language == LANGUAGE_CUDA;
+    if (cuda || language == LANGUAGE_ASCENDC) {
+        BUILD_WORDS_PUSH(&w, cuda ? b->nvcc : b->ccec, "-O3", "-std=c++17");
         if (cuda)
-            PUSH(&w, "-Xcompiler", "-fPIC,-fvisibility=hidden");
+            BUILD_WORDS_PUSH(&w, "-Xcompiler", "-fPIC,-fvisibility=hidden");
         else
-            PUSH(&w, "-fPIC", "-fvisibility=hidden");
-        PUSH(&w, "-I", keep(cli_join(b->home, "include")));
-        push_options(b, &w, language);
+            BUILD_WORDS_PUSH(&w, "-fPIC", "-fvisibility=hidden");
+        BUILD_WORDS_PUSH(&w, "-I", build_keep_forever(cli_join_path(b->home, "include")));
+        build_append_compiler_options(b, &w, language);
     } else {
-        c_command(b, &w, language);
-        push_names(b, &w, i);
+        build_append_c_command(b, &w, language);
+        build_append_side_file_flags(b, &w, source_index);
     }
-    push_rules(b, &w, i);
-    PUSH(&w, "-c", "-o", object, as_file(path));
-    push(&b->objects, object);
-    int status = cuda ? check_for_nvcc(&w) : CLI_OK;
+    build_append_dependency_flags(b, &w, source_index);
+    BUILD_WORDS_PUSH(&w, "-c", "-o", object, build_get_safe_path_word(path));
+    build_words_append(&b->objects, object);
+    int status = cuda ? build_check_nvcc_words(&w) : CLI_OK;
     if (!status)
-        status = run_compiler(b, &w);
+        status = build_run_compiler(b, &w);
     if (!status)
-        status = read_rules(b, i);
+        status = build_collect_dependencies(b, source_index);
     free(w.data);
     return status;
 }
 
-/* One C file, or several, by one command. With two compilers, or if several files must list their headers, the files are compiled
- * to objects first.
- */
-static int compile(build *b)
+/* Compiles and links all sources to the binary. C files need one command; with two compilers, or if several files must list their
+ * headers, the files are compiled to objects first. Returns a status. */
+static int build_compile_and_link(build *b)
 {
-    words w = { 0 };
-    const bool cuda = b->uses[CUDA];
-    const bool objects = cuda || b->uses[CPP] || b->uses[ASCENDC] || (b->cached && b->sources.n > 1) || leaves_files(b);
+    build_words w = { 0 };
+    const bool cuda = b->uses_language[LANGUAGE_CUDA];
+    const bool objects = cuda || b->uses_language[LANGUAGE_CPP] || b->uses_language[LANGUAGE_ASCENDC] ||
+        (b->cached && b->sources.n > 1) || build_makes_side_files(b);
     int status = CLI_OK;
     for (size_t i = 0; objects && i < b->sources.n && !status; i++)
-        status = compile_object(b, i);
+        status = build_compile_object(b, i);
     if (!status) {
         if (cuda)
-            cuda_link_command(b, &w);
+            build_append_cuda_link_command(b, &w);
         else
-            link_command(b, &w);
-        status = cuda ? check_for_nvcc(&w) : CLI_OK;
+            build_append_link_command(b, &w);
+        status = cuda ? build_check_nvcc_words(&w) : CLI_OK;
     }
     if (!status)
-        status = run_compiler(b, &w);
+        status = build_run_compiler(b, &w);
     if (!status && !objects)
-        status = read_rules(b, 0);
+        status = build_collect_dependencies(b, 0);
     free(w.data);
     return status;
 }
 
 /* ---- Checking what came out ---------------------------------------------------------------------------------------------- */
 
-#define STRING_(x) #x
+#define BUILD_STRING_(x) #x
 /* clang-format off */
-#define STRING(x) STRING_(x)
+#define BUILD_STRING(x) BUILD_STRING_(x)
 /* clang-format on */
-static const char symbol[] = "dovetail_library_" STRING(DV_ABI_MAJOR);
+static const char library_symbol[] = "dovetail_library_" BUILD_STRING(DV_ABI_MAJOR);
 
 /* True if a symbol was added by instrumentation: sanitizers, coverage, profiles. */
-static bool is_of_instrumentation(const char *name)
+static bool build_is_instrumentation_symbol(const char *name)
 {
     static const char *const begins[] = { "__odr_asan", "__asan_", "__tsan_", "__ubsan_", "__msan_", "__hwasan_", "__sanitizer_",
         "__sancov", "__start___sancov", "__stop___sancov", "__llvm_", "__gcov_", "__profd_", "__profc_" };
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-        if (begins_with(name, begins[i]))
+        if (build_has_prefix(name, begins[i]))
             return true;
     return false;
 }
 
-bool cli_is_sanitizer(const char *library)
+bool cli_is_sanitizer_runtime(const char *library)
 {
     static const char *const begins[] = { "libasan.", "libtsan.", "libubsan.", "liblsan.", "libhwasan.", "libclang_rt." };
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-        if (begins_with(library, begins[i]))
+        if (build_has_prefix(library, begins[i]))
             return true;
     return false;
 }
 
-/* Returns the path of a runtime library as the compiler knows it; its name if the compiler does not. */
-static const char *find_runtime(const build *b, const char *name)
+/* Returns the path of a runtime library, which the C compiler is asked for; the library's name if the compiler does not know it.
+ */
+static const char *build_find_runtime_path(const build *b, const char *name)
 {
-    words w = { 0 };
+    build_words w = { 0 };
     cli_text path = { 0 };
-    push_all(&w, b->cc.data, b->cc.n);
-    PUSH(&w, keep(cli_format("-print-file-name=%s", name)), NULL);
-    const int status = cli_run(w.data, NULL, &path);
+    build_words_append_all(&w, b->cc.data, b->cc.n);
+    BUILD_WORDS_PUSH(&w, build_keep_forever(cli_format("-print-file-name=%s", name)), NULL);
+    const int status = cli_run_program(w.data, NULL, &path);
     const bool found = !status && path.size && *path.data == '/';
-    const char *result = found ? keep(cli_format("%.*s", (int)strcspn(path.data, "\n"), path.data))
-                               : keep(cli_format("%s", name));
+    const char *result = found ? build_keep_forever(cli_format("%.*s", (int)strcspn(path.data, "\n"), path.data))
+                               : build_keep_forever(cli_format("%s", name));
     cli_text_free(&path);
     free(w.data);
     return result;
 }
 
-/* Returns the symbol that a C++ compiler made of a function of this name at file scope, or NULL: "_Z6launchjPv" of "launch". */
-static const char *find_mangled(const cli_elf *elf, const char *name)
+/* Returns the symbol of an object file that a C++ compiler made of a function of this C name: "_Z6launchjPv" for "launch". NULL:
+ * the file has none. */
+static const char *build_find_mangled_symbol(const cli_elf *elf, const char *c_name)
 {
-    char *begin = cli_format("_Z%zu%s", strlen(name), name);
+    char *begin = cli_format("_Z%zu%s", strlen(c_name), c_name);
     const char *found = NULL;
     for (size_t i = 0; i < elf->nsymbols && !found; i++)
-        if (begins_with(elf->symbols[i], begin))
+        if (build_has_prefix(elf->symbols[i], begin))
             found = elf->symbols[i];
     free(begin);
     return found;
@@ -682,77 +726,80 @@ static const char *find_mangled(const cli_elf *elf, const char *name)
 
 /* Fails if an undefined weak symbol of the binary is defined in a linked file as a C++ function, so that extern "C" is
  * missing. */
-static int check_file_for_missing(const char *path, const cli_elf *made)
+static int build_check_undefined_in_file(const char *path, const cli_elf *binary)
 {
     cli_elf file;
     int status = CLI_OK;
     if (cli_elf_read(path, &file))
         return CLI_OK;
-    for (size_t i = 0; i < made->nmissing && !status; i++) {
-        const char *mangled = find_mangled(&file, made->missing[i]);
+    for (size_t i = 0; i < binary->nundefined_weak && !status; i++) {
+        const char *mangled = build_find_mangled_symbol(&file, binary->undefined_weak[i]);
         if (mangled)
             status = cli_fail(
                 "'%s' is a function of C++ where it is defined ('%s'), and C does not find it: declare it extern \"C\" there",
-                made->missing[i], mangled);
+                binary->undefined_weak[i], mangled);
     }
     cli_elf_free(&file);
     return status;
 }
 
 /* Checks the binary's undefined weak symbols, such as launchers of kernels, against all files that were linked. */
-static int check_missing(const build *b, const cli_elf *made)
+static int build_check_undefined_symbols(const build *b, const cli_elf *binary)
 {
-    int status = check_file_for_missing(b->made, made);
+    int status = build_check_undefined_in_file(b->binary_path, binary);
     for (size_t i = 0; i < b->objects.n && !status; i++)
-        status = check_file_for_missing(b->objects.data[i], made);
-    for (size_t i = 0; i < b->args->ngiven && !status; i++) {
-        const char *value = flag_at(b, i, b->uses[CPP] ? CPP : C, true);
-        if (value && ends_with(value, ".o"))
-            status = check_file_for_missing(value, made);
+        status = build_check_undefined_in_file(b->objects.data[i], binary);
+    for (size_t i = 0; i < b->args->ngiven_options && !status; i++) {
+        const char *value = build_find_option_flag(b, i, b->uses_language[LANGUAGE_CPP] ? LANGUAGE_CPP : LANGUAGE_C, true);
+        if (value && build_has_ending(value, ".o"))
+            status = build_check_undefined_in_file(value, binary);
     }
     return status;
 }
 
-static int check_symbols(build *b)
+/* Checks the binary's symbols: it must export exactly the library's symbol, and no launcher may lack extern "C". Records what
+ * else the inspection needs. Returns a status. */
+static int build_check_symbols(build *b)
 {
     cli_elf elf;
     int status = CLI_OK;
     bool found = false;
-    if (cli_elf_read(b->made, &elf))
-        return CLI_OK; /* loading it says what is wrong with it */
-    if ((status = check_missing(b, &elf))) {
+    if (cli_elf_read(b->binary_path, &elf))
+        return CLI_OK; /* loading the binary reports what is wrong with it */
+    if ((status = build_check_undefined_symbols(b, &elf))) {
         cli_elf_free(&elf);
         return status;
     }
     cli_text others = { 0 };
     b->only_libc = true;
-    b->warns = is_optimized(b);
+    b->inspects_code = build_is_plain_release(b);
     for (size_t i = 0; i < elf.nsymbols; i++) {
-        if (!strcmp(elf.symbols[i], symbol))
+        if (!strcmp(elf.symbols[i], library_symbol))
             found = true;
-        else if (!is_of_instrumentation(elf.symbols[i]))
-            cli_addf(&others, "%s%s", others.size ? ", " : "", elf.symbols[i]);
+        else if (!build_is_instrumentation_symbol(elf.symbols[i]))
+            cli_text_appendf(&others, "%s%s", others.size ? ", " : "", elf.symbols[i]);
     }
     if (!found)
-        status = cli_fail("the binary exports no '%s': end one of the files with DV_LIBRARY(name, &dv_op_...)", symbol);
+        status = cli_fail("the binary exports no '%s': end one of the files with DV_LIBRARY(name, &dv_op_...)", library_symbol);
     else if (others.size)
         status = cli_fail(
-            "the binary exports %s besides '%s': make it static, or drop its visibility attribute", others.data, symbol);
-    cli_adds(&b->json, "\"needs\": [");
+            "the binary exports %s besides '%s': make it static, or drop its visibility attribute", others.data, library_symbol);
+    cli_text_append_str(&b->json, "\"needs\": [");
     for (size_t i = 0; i < elf.nneeded; i++) {
-        cli_adds(&b->json, i ? ", " : "");
-        cli_add_json(&b->json, elf.needed[i]);
-        b->only_libc &= begins_with(elf.needed[i], "libc.") || begins_with(elf.needed[i], "libm.");
-        if (cli_is_sanitizer(elf.needed[i]))
-            push(&b->preload, find_runtime(b, elf.needed[i]));
+        cli_text_append_str(&b->json, i ? ", " : "");
+        cli_text_append_json(&b->json, elf.needed[i]);
+        b->only_libc &= build_has_prefix(elf.needed[i], "libc.") || build_has_prefix(elf.needed[i], "libm.");
+        if (cli_is_sanitizer_runtime(elf.needed[i]))
+            build_words_append(&b->preload, build_find_runtime_path(b, elf.needed[i]));
     }
-    cli_adds(&b->json, "]");
+    cli_text_append_str(&b->json, "]");
     cli_text_free(&others);
     cli_elf_free(&elf);
     return status;
 }
 
-static void put(int fd, const char *s)
+/* Writes a text to fd; an error is ignored, since the reader then finds an incomplete answer. */
+static void inspect_write_text(int fd, const char *s)
 {
     for (size_t n = strlen(s); n;) {
         const ssize_t done = write(fd, s, n);
@@ -763,66 +810,69 @@ static void put(int fd, const char *s)
     }
 }
 
-static void put_part(int fd, const char *s)
+/* Writes a text and a NUL to fd. */
+static void inspect_write_text_and_nul(int fd, const char *s)
 {
-    put(fd, s);
+    inspect_write_text(fd, s);
     while (write(fd, "", 1) < 0 && errno == EINTR)
         ;
 }
 
-static bool same_row(const dv_kernel_decl *a, const char *device, const char *dtypes)
+/* True if the kernel has a function, and exactly this device and these dtypes. */
+static bool inspect_is_same_kernel(const dv_kernel_decl *a, const char *device, const char *dtypes)
 {
     return a->run && !strcmp(a->device ? a->device : "", device) && !strcmp(a->dtypes ? a->dtypes : "", dtypes);
 }
 
-/* "cpu f32 [avx512 avx2 base], cpu bf16 [...]": each device and dtypes once. */
-static void describe_rows(const dv_operator_decl *op, cli_text *to)
+/* Appends an operator's kernels as "cpu f32 [avx512 avx2 base], cpu bf16 [...]": each pair of device and dtypes once. */
+static void inspect_append_kernels_text(const dv_operator_decl *op, cli_text *to)
 {
     const dv_kernel_decl *const *rows = op->kernels;
     for (size_t i = 0; rows && rows[i]; i++) {
         const char *device = rows[i]->device ? rows[i]->device : "", *dtypes = rows[i]->dtypes ? rows[i]->dtypes : "";
         bool seen = !rows[i]->run;
         for (size_t k = 0; k < i && !seen; k++)
-            seen = same_row(rows[k], device, dtypes);
+            seen = inspect_is_same_kernel(rows[k], device, dtypes);
         if (seen)
             continue;
-        cli_addf(to, "%s%s %s [", to->size ? ", " : "", device, *dtypes ? dtypes : "any");
+        cli_text_appendf(to, "%s%s %s [", to->size ? ", " : "", device, *dtypes ? dtypes : "any");
         for (size_t k = i, n = 0; rows[k]; k++)
-            if (same_row(rows[k], device, dtypes))
-                cli_addf(to, "%s%s", n++ ? " " : "", rows[k]->isa ? rows[k]->isa : "base");
-        cli_adds(to, "]");
+            if (inspect_is_same_kernel(rows[k], device, dtypes))
+                cli_text_appendf(to, "%s%s", n++ ? " " : "", rows[k]->isa ? rows[k]->isa : "base");
+        cli_text_append_str(to, "]");
     }
     if (!to->size)
-        cli_adds(to,
-            op->native                                          ? "native form only"
+        cli_text_append_str(to,
+            op->native                                          ? "decomposition only"
                 : op->contract && strstr(op->contract, "view(") ? "a view: it needs no kernel"
-                                                                : "no kernel and no native form: it cannot run");
+                                                                : "no kernel and no decomposition: it cannot run");
 }
 
-static void json_rows(const dv_kernel_decl *const *rows, cli_text *to)
+/* Appends the operator's kernels as a JSON array of objects. */
+static void inspect_append_kernels_json(const dv_kernel_decl *const *rows, cli_text *to)
 {
     size_t n = 0;
-    cli_adds(to, "[");
+    cli_text_append_str(to, "[");
     for (size_t i = 0; rows && rows[i]; i++) {
         const char *const values[] = { rows[i]->name, rows[i]->device, rows[i]->dtypes, rows[i]->isa };
         static const char *const names[] = { "name", "device", "dtypes", "isa" };
         if (!rows[i]->run)
             continue;
-        cli_adds(to, n++ ? ", {" : "{");
+        cli_text_append_str(to, n++ ? ", {" : "{");
         for (size_t k = 0; k < 4; k++) {
-            cli_addf(to, "%s\"%s\": ", k ? ", " : "", names[k]);
+            cli_text_appendf(to, "%s\"%s\": ", k ? ", " : "", names[k]);
             if (values[k])
-                cli_add_json(to, values[k]);
+                cli_text_append_json(to, values[k]);
             else
-                cli_adds(to, "null");
+                cli_text_append_str(to, "null");
         }
-        cli_adds(to, "}");
+        cli_text_append_str(to, "}");
     }
-    cli_adds(to, "]");
+    cli_text_append_str(to, "]");
 }
 
-/* The name under which an operator is registered: the schema's, which has precedence over the macro's. */
-static char *registered_name(const dv_library_decl *lib, const dv_operator_decl *op)
+/* Returns the full name under which an operator is registered. The schema's name has precedence over the macro's. */
+static char *inspect_get_registered_name(const dv_library_decl *lib, const dv_operator_decl *op)
 {
     const char *name = op->schema ? op->schema + strspn(op->schema, " \t\n") : op->name;
     const char *colons = strstr(name, "::");
@@ -832,16 +882,16 @@ static char *registered_name(const dv_library_decl *lib, const dv_operator_decl 
 
 enum { INSPECT_UNLOADABLE = 1, INSPECT_REFUSED = 3 };
 
-/* The library's message with "file:line: " of the declaration concerned, and with the binary's final name. lib: NULL
- * when the binary cannot be loaded at all. */
-static void put_refusal(const build *b, const dv_library_decl *lib, int fd)
+/* Writes the reason why the library was refused to fd, with "file:line: " of the declaration concerned, and with the binary's
+ * final name. lib NULL: the binary cannot be loaded at all. */
+static void inspect_report_load_error(const build *b, const dv_library_decl *lib, int fd)
 {
     const char *message = dv_last_error();
     const dv_operator_decl *about = NULL;
     size_t longest = 0;
     for (size_t i = 0; lib && lib->operators[i]; i++) {
-        const dv_operator_decl *op = lib->operators[i]; /* a schema that does not parse: the macro's name */
-        char *const names[] = { registered_name(lib, op), cli_format("%s::%s", lib->name, op->name) };
+        const dv_operator_decl *op = lib->operators[i]; /* if the schema does not parse, the macro's name is used */
+        char *const names[] = { inspect_get_registered_name(lib, op), cli_format("%s::%s", lib->name, op->name) };
         for (size_t k = 0; k < 2; k++) {
             const size_t n = strlen(names[k]);
             for (const char *at = message; (at = strstr(at, names[k])); at += n)
@@ -852,15 +902,15 @@ static void put_refusal(const build *b, const dv_library_decl *lib, int fd)
     }
     cli_text text = { 0 };
     if (about)
-        cli_addf(&text, "%s:%u: ", about->file, about->line);
-    char *real = realpath(b->made, NULL);
+        cli_text_appendf(&text, "%s:%u: ", about->file, about->line);
+    char *real = realpath(b->binary_path, NULL);
     while (*message) {
-        const size_t made = strlen(b->made), full = real ? strlen(real) : 0;
-        const size_t n = full && !strncmp(message, real, full) ? full : !strncmp(message, b->made, made) ? made : 0;
-        cli_add(&text, n ? b->out : message, n ? strlen(b->out) : 1);
+        const size_t made = strlen(b->binary_path), full = real ? strlen(real) : 0;
+        const size_t n = full && !strncmp(message, real, full) ? full : !strncmp(message, b->binary_path, made) ? made : 0;
+        cli_text_append(&text, n ? b->out : message, n ? strlen(b->out) : 1);
         message += n ? n : 1;
     }
-    put(fd, text.data);
+    inspect_write_text(fd, text.data);
 }
 
 /* ---- Names that this version knows ---- */
@@ -871,23 +921,26 @@ static const char *const known_tags[] = {
 #undef TAG
     "out", "autocast_lower", "autocast_f32"
 };
-#define KNOWN(names) names, sizeof names / sizeof *names
+#define NAMES_AND_COUNT(names) names, sizeof names / sizeof *names
 
-static int refuse_unknown(
+/* Checks that `name`, of the kind `what`, is one of n known names. Returns 0; or INSPECT_REFUSED, with a message and the nearest
+ * known name written to fd. */
+static int inspect_check_known_name(
     const dv_operator_decl *op, const char *what, const char *name, const char *const *known, size_t n, int fd)
 {
     for (size_t i = 0; i < n; i++)
         if (!strcmp(name, known[i]))
             return 0;
-    const char *near = cli_nearest(name, known, n);
+    const char *near = cli_find_nearest_name(name, known, n);
     char *message = cli_format("%s:%u: operator %s: unknown %s '%s'%s%s%s; --allow-unknown lets names of newer versions pass",
         op->file, op->line, op->name, what, name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
-    put(fd, message);
+    inspect_write_text(fd, message);
     return INSPECT_REFUSED;
 }
 
-/* A misspelt name would have no effect and go unnoticed. */
-static int check_names(const dv_operator_decl *op, int fd)
+/* Checks the names of an operator's tags and instruction sets, since a misspelt name would have no effect. Returns 0; or
+ * INSPECT_REFUSED, with a message written to fd. */
+static int inspect_check_names(const dv_operator_decl *op, int fd)
 {
     static const char separators[] = " ,+\t\n";
     const char *isas[32];
@@ -896,28 +949,30 @@ static int check_names(const dv_operator_decl *op, int fd)
     while (nisas < 32 && (isas[nisas] = dv_isa_at(nisas)))
         nisas++;
     for (const char *at = op->tags ? op->tags : ""; *(at += strspn(at, separators)) && !status; at += strcspn(at, separators))
-        status = refuse_unknown(op, "tag", keep(cli_format("%.*s", (int)strcspn(at, separators), at)), KNOWN(known_tags), fd);
+        status = inspect_check_known_name(
+            op, "tag", build_keep_forever(cli_format("%.*s", (int)strcspn(at, separators), at)), NAMES_AND_COUNT(known_tags), fd);
     for (size_t i = 0; op->kernels && op->kernels[i] && !status; i++)
         for (const char *at = op->kernels[i]->run && op->kernels[i]->isa ? op->kernels[i]->isa : "";
             *(at += strspn(at, separators)) && !status; at += strcspn(at, separators))
-            status = refuse_unknown(
-                op, "instruction set", keep(cli_format("%.*s", (int)strcspn(at, separators), at)), isas, nisas, fd);
+            status = inspect_check_known_name(
+                op, "instruction set", build_keep_forever(cli_format("%.*s", (int)strcspn(at, separators), at)), isas, nisas, fd);
     return status;
 }
 
-/* A contract that contradicts itself: refused here, as every call would be. */
-static int check_contract(const dv_operator_decl *decl, dv_operator *op, int fd)
+/* Checks that some call can fit the contract: a contract that contradicts itself would refuse every call. Returns 0; or
+ * INSPECT_REFUSED, with a message written to fd. */
+static int inspect_check_contract(const dv_operator_decl *decl, dv_operator *op, int fd)
 {
     const size_t nargs = dv_operator_nargs(op), nresults = dv_operator_nresults(op);
     dv_value *args = calloc(nargs + 1, sizeof *args);
-    dv_known *results = calloc(nresults + 1, sizeof *results);
+    dv_partial_spec *results = calloc(nresults + 1, sizeof *results);
     int status = 0;
     for (size_t i = 0; args && i < nargs; i++)
         args[i].type = DV_VALUE_UNKNOWN;
     if (args && results && decl->contract && dv_infer_partial(op, args, nargs, results, nresults)) {
         char *message = cli_format("%s:%u: no call fits the contract, since its parts exclude each other (? is any value): %s",
             decl->file, decl->line, dv_last_error());
-        put(fd, message);
+        inspect_write_text(fd, message);
         status = INSPECT_REFUSED;
     }
     free(results);
@@ -925,51 +980,52 @@ static int check_contract(const dv_operator_decl *decl, dv_operator *op, int fd)
     return status;
 }
 
-static bool is_base(const dv_kernel_decl *row) { return !row->isa || !*row->isa || !strcmp(row->isa, "base"); }
+/* True if the kernel is for the base instruction set. */
+static bool inspect_is_base_kernel(const dv_kernel_decl *row) { return !row->isa || !*row->isa || !strcmp(row->isa, "base"); }
 
 /* Appends warnings about kernels for vector instruction sets whose loops are compiled for the base set, as in a function that is
  * not inlined. */
-static void warn_of_base_code(const build *b, const dv_library_decl *lib, cli_text *to)
+static void inspect_append_base_code_warnings(const build *b, const dv_library_decl *lib, cli_text *to)
 {
-    cli_code *code = NULL;
+    cli_machine_code *code = NULL;
     for (size_t i = 0; lib->operators[i]; i++) {
         const dv_operator_decl *op = lib->operators[i];
         const void **others = NULL;
         size_t nothers = 0, n = 0;
         cli_text names = { 0 };
         for (size_t k = 0; op->kernels && op->kernels[k]; k++)
-            if (op->kernels[k]->run && is_base(op->kernels[k])) {
-                others = cli_alloc(others, nothers + 1, sizeof *others);
+            if (op->kernels[k]->run && inspect_is_base_kernel(op->kernels[k])) {
+                others = cli_realloc_array(others, nothers + 1, sizeof *others);
                 memcpy(&others[nothers++], &op->kernels[k]->run, sizeof *others);
             }
         for (size_t k = 0; op->kernels && op->kernels[k]; k++) {
             const dv_kernel_decl *row = op->kernels[k];
             const void *entry;
             memcpy(&entry, &row->run, sizeof entry);
-            if (!entry || is_base(row) || (row->device && strcmp(row->device, "cpu")) ||
-                (!code && !(code = cli_code_open(entry))))
+            if (!entry || inspect_is_base_kernel(row) || (row->device && strcmp(row->device, "cpu")) ||
+                (!code && !(code = cli_machine_code_open(entry))))
                 continue;
-            if (cli_code_is_base(code, entry, others, nothers, b->only_libc))
-                cli_addf(&names, "%s%s (%s)", n++ ? ", " : "", row->name ? row->name : "?", row->isa);
+            if (cli_machine_code_is_base(code, entry, others, nothers, b->only_libc))
+                cli_text_appendf(&names, "%s%s (%s)", n++ ? ", " : "", row->name ? row->name : "?", row->isa);
         }
         if (n)
-            cli_addf(to,
+            cli_text_appendf(to,
                 "%s:%u: warning: operator %s: %s %s: the loops are compiled for the base instruction set, none has an "
                 "instruction "
                 "of AVX. What a kernel calls or passes on is compiled for the kernel's set only if it is inlined: make the "
                 "function "
                 "with the loop DV_INLINE, and cut the work by .split instead of dv_parallel_for(); or compile that function for "
                 "each "
-                "set, by DV_ISAS_LOOP, DV_TARGET_AVX2 or DV_TARGET_AVX512\n",
+                "set, by DV_ISA_VARIANTS_LOOP, DV_TARGET_AVX2 or DV_TARGET_AVX512\n",
                 op->file, op->line, op->name, n == 1 ? "kernel" : "kernels", names.data);
         cli_text_free(&names);
         free(others);
     }
-    cli_code_close(code);
+    cli_machine_code_close(code);
 }
 
 /* Loads a copy of a file that is made in memory. Returns the handle of dlopen(), or NULL. */
-static void *open_copy(const char *path)
+static void *inspect_open_memory_copy(const char *path)
 {
     cli_text content = { 0 };
     void *handle = NULL;
@@ -985,114 +1041,119 @@ static void *open_copy(const char *path)
 
 /* Loads the binary; if its disk is mounted noexec, loads a copy. Returns NULL on failure. *why: the loader's message, which the
  * caller frees. */
-static void *open_binary(const char *path, char **why)
+static void *inspect_open_binary(const char *path, char **why)
 {
     struct statvfs disk;
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const char *message = handle ? NULL : dlerror();
     *why = cli_format("%s", message ? message : "the loader finds no declaration in it");
-    return handle || statvfs(path, &disk) || !(disk.f_flag & ST_NOEXEC) ? handle : open_copy(path);
+    return handle || statvfs(path, &disk) || !(disk.f_flag & ST_NOEXEC) ? handle : inspect_open_memory_copy(path);
 }
 
 /* Replaces this child process by one that loads the sanitizers' runtimes at its start, as they demand. Returns only on
  * failure. */
-static int inspect_preloaded(const build *b, int fd)
+static int inspect_restart_with_runtimes(const build *b, int fd)
 {
     const char *given = getenv("LD_PRELOAD");
     cli_text preload = { 0 };
     for (size_t i = 0; i < b->preload.n; i++)
-        cli_addf(&preload, "%s%s", i ? ":" : "", b->preload.data[i]);
+        cli_text_appendf(&preload, "%s%s", i ? ":" : "", b->preload.data[i]);
     if (given && *given)
-        cli_addf(&preload, ":%s", given);
+        cli_text_appendf(&preload, ":%s", given);
     setenv("LD_PRELOAD", preload.data, 1);
     personality(ADDR_NO_RANDOMIZE); /* gcc's runtimes up to 13 crash at some addresses; may be refused */
     fcntl(fd, F_SETFD, 0);
-    execl("/proc/self/exe", "dovetail", CLI_INSPECT, keep(cli_format("%d", fd)), b->made, b->out, b->allow_unknown ? "1" : "0",
-        (char *)NULL);
-    put(fd, strerror(errno));
+    execl(cli_find_command(), "dovetail", CLI_INSPECT_ARGUMENT, build_keep_forever(cli_format("%d", fd)), b->binary_path, b->out,
+        b->allow_unknown ? "1" : "0", (char *)NULL);
+    inspect_write_text(fd, strerror(errno));
     return INSPECT_UNLOADABLE;
 }
 
-/* In a child process: the binary may crash. Writes the library's name, the report and the JSON, a NUL between them; or the error.
- */
-static int inspect(void *user, int fd)
+/* Loads and checks the binary; runs in a child process, since the binary may crash. Writes to fd the library's name, the report,
+ * warnings and JSON, with a NUL between them; or the error. Returns 0, INSPECT_UNLOADABLE or INSPECT_REFUSED. */
+static int inspect_binary_in_child(void *user, int fd)
 {
     const build *b = user;
     if (b->preload.n)
-        return inspect_preloaded(b, fd);
-    close(b->cache.lock); /* a process that the binary starts must not hold them */
+        return inspect_restart_with_runtimes(b, fd);
+    close(b->cache.lock); /* a process that the binary starts must not inherit these descriptors */
     close(b->temp.lock);
     char *why;
-    void *handle = open_binary(b->made, &why);
-    const dv_library_decl *lib = handle ? dlsym(handle, symbol) : NULL;
+    void *handle = inspect_open_binary(b->binary_path, &why);
+    const dv_library_decl *lib = handle ? dlsym(handle, library_symbol) : NULL;
     dv_library *registered;
-    if (dv_load(b->made, &registered)) {
-        put_refusal(b, lib, fd);
+    if (dv_load(b->binary_path, &registered)) {
+        inspect_report_load_error(b, lib, fd);
         return INSPECT_REFUSED;
     }
     if (!lib) {
-        put(fd, why);
+        inspect_write_text(fd, why);
         return INSPECT_UNLOADABLE;
     }
     for (size_t i = 0; lib->operators[i] && !b->allow_unknown; i++)
-        if (check_names(lib->operators[i], fd))
+        if (inspect_check_names(lib->operators[i], fd))
             return INSPECT_REFUSED;
-    for (size_t i = 0; i < dv_library_size(registered); i++)
-        if (check_contract(lib->operators[i], dv_library_operator(registered, i), fd))
+    for (size_t i = 0; i < dv_library_noperators(registered); i++)
+        if (inspect_check_contract(lib->operators[i], dv_library_operator(registered, i), fd))
             return INSPECT_REFUSED;
     cli_text text = { 0 }, json = { 0 }, warnings = { 0 };
     int width = 0;
-    if (b->warns)
-        warn_of_base_code(b, lib, &warnings);
+    if (b->inspects_code)
+        inspect_append_base_code_warnings(b, lib, &warnings);
     for (size_t i = 0; lib->operators[i]; i++) {
-        char *name = registered_name(lib, lib->operators[i]);
+        char *name = inspect_get_registered_name(lib, lib->operators[i]);
         width = (int)strlen(name) > width ? (int)strlen(name) : width;
         free(name);
     }
-    cli_adds(&json, "\"library\": ");
-    cli_add_json(&json, lib->name);
-    cli_adds(&json, ", \"operators\": [");
+    cli_text_append_str(&json, "\"library\": ");
+    cli_text_append_json(&json, lib->name);
+    cli_text_append_str(&json, ", \"operators\": [");
     for (size_t i = 0; lib->operators[i]; i++) {
         const dv_operator_decl *op = lib->operators[i];
-        char *name = registered_name(lib, op);
+        char *name = inspect_get_registered_name(lib, op);
         cli_text rows = { 0 };
-        describe_rows(op, &rows);
-        cli_addf(&text, "  %-*s  %s\n", width, name, rows.data);
-        cli_adds(&json, i ? ", {\"name\": " : "{\"name\": ");
-        cli_add_json(&json, name);
-        cli_adds(&json, ", \"file\": ");
-        cli_add_json(&json, op->file);
-        cli_addf(&json, ", \"line\": %u, \"kernels\": ", op->line);
-        json_rows(op->kernels, &json);
-        cli_adds(&json, "}");
+        inspect_append_kernels_text(op, &rows);
+        cli_text_appendf(&text, "  %-*s  %s\n", width, name, rows.data);
+        cli_text_append_str(&json, i ? ", {\"name\": " : "{\"name\": ");
+        cli_text_append_json(&json, name);
+        cli_text_append_str(&json, ", \"file\": ");
+        cli_text_append_json(&json, op->file);
+        cli_text_appendf(&json, ", \"line\": %u, \"kernels\": ", op->line);
+        inspect_append_kernels_json(op->kernels, &json);
+        cli_text_append_str(&json, "}");
         cli_text_free(&rows);
         free(name);
     }
-    cli_adds(&json, "]");
-    put_part(fd, lib->name);
-    put_part(fd, text.data ? text.data : "");
-    put_part(fd, warnings.data ? warnings.data : "");
-    put(fd, json.data);
+    cli_text_append_str(&json, "]");
+    inspect_write_text_and_nul(fd, lib->name);
+    inspect_write_text_and_nul(fd, text.data ? text.data : "");
+    inspect_write_text_and_nul(fd, warnings.data ? warnings.data : "");
+    inspect_write_text(fd, json.data);
     return 0;
 }
 
-void cli_inspect(char **argv)
+void cli_inspect_binary(char **words)
 {
-    build b = {
-        .made = argv[1], .out = argv[2], .allow_unknown = *argv[3] == '1', .cache = { .lock = -1 }, .temp = { NULL, -1, -1 }
-    };
-    syscall(SYS_exit_group, inspect(&b, atoi(argv[0]))); /* past the sanitizers' _exit() and search for leaks */
+    build b = { .binary_path = words[1],
+        .out = words[2],
+        .allow_unknown = *words[3] == '1',
+        .cache = { .lock = -1 },
+        .temp = { NULL, -1, -1 } };
+    syscall(SYS_exit_group,
+        inspect_binary_in_child(&b, atoi(words[0]))); /* ends the process without the sanitizers' _exit() and search for leaks */
     abort();
 }
 
-static int check_binary(build *b)
+/* Checks the binary's symbols, then loads and checks it in another process, and stores the report. Prints warnings and the error.
+ * Returns a status. */
+static int build_check_binary(build *b)
 {
     cli_text out = { 0 };
-    int status = check_symbols(b);
+    int status = build_check_symbols(b);
     if (status)
         return status;
-    const int code = cli_run_function(inspect, b, &out);
-    if (cli_interrupted())
+    const int code = cli_run_in_child(inspect_binary_in_child, b, &out);
+    if (cli_is_interrupted())
         status = CLI_FAILED;
     else if (code >= 128)
         status = cli_fail("the binary crashed while it was loaded (signal %d, %s)", code - 128, strsignal(code - 128));
@@ -1102,13 +1163,13 @@ static int check_binary(build *b)
         status = cli_fail("the binary was built but cannot be used: %s", out.size ? out.data : "it could not be checked");
     else {
         const char *report = out.data + strlen(out.data) + 1, *warnings = report + strlen(report) + 1;
-        cli_adds(&b->report, report);
-        cli_adds(&b->messages, warnings);
-        cli_addf(&b->json, ", %s", warnings + strlen(warnings) + 1);
+        cli_text_append_str(&b->report, report);
+        cli_text_append_str(&b->messages, warnings);
+        cli_text_appendf(&b->json, ", %s", warnings + strlen(warnings) + 1);
         fputs(warnings, stderr);
-        if (*warnings && cli_has(b->args, "werror"))
-            status = cli_fail("warnings are errors; %s", describe_unmade(b));
-        if (!b->named) {
+        if (*warnings && cli_has_option(b->args, "werror"))
+            status = cli_fail("warnings are errors; %s", build_describe_not_replaced(b));
+        if (!b->is_out_named) {
             free(b->out);
             b->out = cli_format("%s.so", out.data);
         }
@@ -1119,145 +1180,160 @@ static int check_binary(build *b)
 
 /* ---- Keeping it: the entry of the user's folder -------------------------------------------------------------------------- */
 
-/* A compiler by its file, as make looks at files: running it to ask its version takes as long as all the rest. */
-static void add_program(cli_text *key, const char *name)
+/* Appends a compiler to the key by the path, size and time of its file: to run it for its version would take as long as all other
+ * steps. */
+static void key_append_program(cli_text *key, const char *name)
 {
-    char *path = cli_program_path(name), *real = path ? realpath(path, NULL) : NULL;
+    char *path = cli_find_program_path(name), *real = path ? realpath(path, NULL) : NULL;
     struct stat s;
     if (real && !stat(real, &s))
-        cli_addf(key, "program %s %lld %lld.%09ld\n", real, (long long)s.st_size, (long long)s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
+        cli_text_appendf(
+            key, "program %s %lld %lld.%09ld\n", real, (long long)s.st_size, (long long)s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
     free(real);
     free(path);
 }
 
-static void add_environment(cli_text *key)
+/* Appends the environment variables that compilers read to the cache's key. */
+static void key_append_environment(cli_text *key)
 {
     static const char *const names[] = { "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH",
         "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CUDA_HOME" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = getenv(names[i]);
-        cli_addf(key, "%s=%s\n", names[i], value ? value : "");
+        cli_text_appendf(key, "%s=%s\n", names[i], value ? value : "");
     }
 }
 
-/* Everything known before compiling that determines the binary. */
-static void add_key(build *b, cli_text *key)
+/* Appends everything that is known before compiling and determines the binary to the cache's key. */
+static void key_append_all_inputs(build *b, cli_text *key)
 {
-    char here[PATH_MAX], found[CLI_HASH];
-    cli_addf(key, "dovetail %s in %s from %s\n", dv_version(), getcwd(here, sizeof here) ? here : "", b->home);
-    add_program(key, "/proc/self/exe"); /* its flags and checks */
+    char here[PATH_MAX], found[CLI_HASH_SIZE];
+    cli_text_appendf(key, "dovetail %s in %s from %s\n", dv_version(), getcwd(here, sizeof here) ? here : "", b->home);
+    key_append_program(key, "/proc/self/exe"); /* its flags and checks */
     for (size_t i = 0; i < b->cc.n; i++) {
-        cli_addf(key, "cc %s\n", b->cc.data[i]);
-        add_program(key, b->cc.data[i]);
+        cli_text_appendf(key, "cc %s\n", b->cc.data[i]);
+        key_append_program(key, b->cc.data[i]);
     }
     for (size_t i = 0; i < b->cxx.n; i++) {
-        cli_addf(key, "c++ %s\n", b->cxx.data[i]);
-        add_program(key, b->cxx.data[i]);
+        cli_text_appendf(key, "c++ %s\n", b->cxx.data[i]);
+        key_append_program(key, b->cxx.data[i]);
     }
     if (b->nvcc)
-        add_program(key, b->nvcc);
+        key_append_program(key, b->nvcc);
     if (b->ccec)
-        add_program(key, b->ccec);
-    for (size_t i = 0; i < b->args->ngiven; i++) {
-        const char *name = b->args->given[i].option->name, *value = b->args->given[i].value;
+        key_append_program(key, b->ccec);
+    for (size_t i = 0; i < b->args->ngiven_options; i++) {
+        const char *name = b->args->given_options[i].option->name, *value = b->args->given_options[i].value;
         if (!strcmp(name, "json") || !strcmp(name, "verbose"))
             continue;
-        cli_addf(key, "--%s=%s\n", name, value ? value : "");
+        cli_text_appendf(key, "--%s=%s\n", name, value ? value : "");
     }
     if (strstr(key->data, "=native")) { /* -march, -mtune */
         cli_text cpus = { 0 };
         const char *flags = cli_read_file("/proc/cpuinfo", &cpus) ? NULL : strstr(cpus.data, "flags");
-        cli_addf(key, "this machine: %.*s\n", flags ? (int)strcspn(flags, "\n") : 0, flags ? flags : "");
+        cli_text_appendf(key, "this machine: %.*s\n", flags ? (int)strcspn(flags, "\n") : 0, flags ? flags : "");
         cli_text_free(&cpus);
     }
-    add_environment(key);
+    key_append_environment(key);
     for (size_t i = 0; i < b->sources.n; i++)
-        cli_addf(key, "source %s %s\n", b->sources.data[i], cli_hash_file(b->sources.data[i], found) ? "" : found);
+        cli_text_appendf(key, "source %s %s\n", b->sources.data[i], cli_hash_file(b->sources.data[i], found) ? "" : found);
 }
 
-/* Files beside sources and headers that are named in the options: libraries of the folders given, and what -X names. */
-static void find_linked(const build *b, words *to)
+/* Adds to `to` the files besides sources and headers that determine the binary: libraries in the folders of -L, and files that -X
+ * names.
+ */
+static void build_add_linked_files(const build *b, build_words *to)
 {
-    words all = { 0 };
-    push_libraries(b, &all, b->uses[CUDA] ? CUDA : b->uses[CPP] ? CPP : C);
+    build_words all = { 0 };
+    build_append_linker_options(b, &all,
+        b->uses_language[LANGUAGE_CUDA]      ? LANGUAGE_CUDA
+            : b->uses_language[LANGUAGE_CPP] ? LANGUAGE_CPP
+                                             : LANGUAGE_C);
     for (size_t i = 0; i < all.n; i++) {
         const char *word = all.data[i];
         if (*word != '-' && !access(word, R_OK))
-            push(to, word);
-        for (size_t k = 0; begins_with(word, "-l") && k < all.n; k++)
-            for (size_t s = 0; begins_with(all.data[k], "-L") && s < 2; s++) {
-                const char *path = word[2] == ':' ? keep(cli_format("%s/%s", all.data[k] + 2, word + 3))
-                                                  : keep(cli_format("%s/lib%s%s", all.data[k] + 2, word + 2, s ? ".a" : ".so"));
+            build_words_append(to, word);
+        for (size_t k = 0; build_has_prefix(word, "-l") && k < all.n; k++)
+            for (size_t s = 0; build_has_prefix(all.data[k], "-L") && s < 2; s++) {
+                const char *path = word[2] == ':'
+                    ? build_keep_forever(cli_format("%s/%s", all.data[k] + 2, word + 3))
+                    : build_keep_forever(cli_format("%s/lib%s%s", all.data[k] + 2, word + 2, s ? ".a" : ".so"));
                 if (!access(path, R_OK))
-                    push(to, path);
+                    build_words_append(to, path);
             }
     }
-    for (size_t i = 0; i < b->args->ngiven; i++) { /* headers, scripts: -X -include -X FILE */
-        const char *value = b->args->given[i].value;
-        if (!strcmp(b->args->given[i].option->name, "flag") && *value != '-' && !is_for_linker(value) && !access(value, R_OK))
-            push(to, value);
+    for (size_t i = 0; i < b->args->ngiven_options; i++) { /* headers, scripts: -X -include -X FILE */
+        const char *value = b->args->given_options[i].value;
+        if (!strcmp(b->args->given_options[i].option->name, "flag") && *value != '-' && !build_is_linker_flag(value) &&
+            !access(value, R_OK))
+            build_words_append(to, value);
     }
     free(all.data);
 }
 
-static int keep_binary(build *b)
+/* Moves the binary into the cache entry. Returns a status. */
+static int build_move_to_cache(build *b)
 {
-    words linked = { 0 };
+    build_words linked = { 0 };
     struct stat s;
-    b->size = stat(b->made, &s) ? 0 : s.st_size;
-    find_linked(b, &linked);
-    const int status = cli_interrupted() ? CLI_FAILED : cli_cache_keep(&b->cache, b->made, &b->rules, linked.data, linked.n);
+    b->size = stat(b->binary_path, &s) ? 0 : s.st_size;
+    build_add_linked_files(b, &linked);
+    const int status = cli_is_interrupted() ? CLI_FAILED
+                                            : cli_cache_store(&b->cache, b->binary_path, &b->dependencies, linked.data, linked.n);
     free(linked.data);
     return status;
 }
 
 /* ---- Putting it in place ------------------------------------------------------------------------------------------------- */
 
-static int publish(build *b)
+/* Moves the binary to the output's path. Returns a status. */
+static int build_move_to_output(build *b)
 {
     struct stat s;
     struct statvfs disk;
     const char *slash = strrchr(b->out, '/'), *name = slash ? slash + 1 : b->out;
-    if (cli_interrupted() || check_replaceable(b, b->place, name)) /* again: it may have changed meanwhile */
+    if (cli_is_interrupted() ||
+        build_check_replaceable(b, b->out_folder, name)) /* checked a second time: the output may have changed since */
         return CLI_FAILED;
-    const int fd = open(b->made, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    const int error = fd < 0 || fstat(fd, &s) ? errno : cli_replace(fd, b->place, name);
+    const int fd = open(b->binary_path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    const int error = fd < 0 || fstat(fd, &s) ? errno : cli_replace_file(fd, b->out_folder, name);
     if (fd >= 0)
         close(fd);
-    if (cli_interrupted())
+    if (cli_is_interrupted())
         return CLI_FAILED;
     if (error)
         return cli_fail("cannot write '%s': %s", b->out, strerror(error));
     b->size = s.st_size;
-    if (!fstatvfs(b->place, &disk) && disk.f_flag & ST_NOEXEC)
-        cli_note(
+    if (!fstatvfs(b->out_folder, &disk) && disk.f_flag & ST_NOEXEC)
+        cli_print_note(
             "'%s' is on a disk that is mounted noexec: dovetail loads it through a private copy, other loaders cannot", b->out);
     return CLI_OK;
 }
 
-static void print_result(const build *b)
+/* Prints the operators of the binary and its path, or the JSON document. */
+static void build_print_result(const build *b)
 {
     const char *out = b->cached ? b->cache.binary : b->out;
-    char *left = b->json.data ? describe_left(b, false) : NULL; /* the binary was built, not found in the cache */
+    char *left = b->json.data ? build_describe_not_compiled(b, false) : NULL; /* the binary was built, not found in the cache */
     if (left)
-        cli_note("%s", left);
+        cli_print_note("%s", left);
     free(left);
-    if (cli_json) {
+    if (cli_json_output) {
         cli_text t = { 0 };
-        cli_adds(&t, "{\"ok\": true, \"out\": ");
-        cli_add_json(&t, out);
+        cli_text_append_str(&t, "{\"ok\": true, \"out\": ");
+        cli_text_append_json(&t, out);
         if (b->json.data) { /* the binary was built, not found in the cache */
-            cli_addf(
+            cli_text_appendf(
                 &t, ", \"bytes\": %lld, \"seconds\": %.4f, %s, \"messages\": ", (long long)b->size, b->seconds, b->json.data);
-            cli_add_json(&t, b->messages.data ? b->messages.data : "");
-            cli_adds(&t, ", \"not_compiled\": [");
-            for (size_t i = 0; i < b->left.n; i++) {
-                cli_adds(&t, i ? ", " : "");
-                cli_add_json(&t, b->left.data[i]);
+            cli_text_append_json(&t, b->messages.data ? b->messages.data : "");
+            cli_text_append_str(&t, ", \"not_compiled\": [");
+            for (size_t i = 0; i < b->not_compiled.n; i++) {
+                cli_text_append_str(&t, i ? ", " : "");
+                cli_text_append_json(&t, b->not_compiled.data[i]);
             }
-            cli_adds(&t, "]");
+            cli_text_append_str(&t, "]");
         }
-        cli_adds(&t, "}");
+        cli_text_append_str(&t, "}");
         puts(t.data);
         cli_text_free(&t);
         return;
@@ -1267,39 +1343,41 @@ static void print_result(const build *b)
         return;
     }
     char size[16];
-    cli_bytes(size, (double)b->size);
-    printf("%s%s%s  %s  %.2f s\n%s", cli_style(stdout, CLI_BOLD), b->out, cli_style(stdout, CLI_PLAIN), size, b->seconds,
-        b->report.data ? b->report.data : "");
+    cli_format_bytes(size, (double)b->size);
+    printf("%s%s%s  %s  %.2f s\n%s", cli_get_escape_code(stdout, CLI_BOLD), b->out, cli_get_escape_code(stdout, CLI_STYLE_NONE),
+        size, b->seconds, b->report.data ? b->report.data : "");
 }
 
-static void tell(const build *b)
+/* Prints which sources are built, if DOVETAIL_DEBUG is 1 or more. */
+static void build_print_sources_for_debug(const build *b)
 {
     const char *level = getenv("DOVETAIL_DEBUG");
     cli_text t = { 0 };
     for (size_t i = 0; i < b->sources.n; i++)
-        cli_addf(&t, " %s", b->sources.data[i]);
+        cli_text_appendf(&t, " %s", b->sources.data[i]);
     if (level && atoi(level) >= 1)
-        cli_note("building%s", t.data ? t.data : "");
+        cli_print_note("building%s", t.data ? t.data : "");
     cli_text_free(&t);
 }
 
 /* Writes the digest into the new binary. Skips a file that can have none: the check of the binary reports the reason. */
-static int write_digest(const build *b)
+static int build_write_digest(const build *b)
 {
-    const int fd = open(b->made, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    const int error = fd < 0 ? errno : cli_stamp(b->made, fd);
+    const int fd = open(b->binary_path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    const int error = fd < 0 ? errno : cli_write_digest(b->binary_path, fd);
     if (fd >= 0)
         close(fd);
-    return error && error != ENOEXEC ? cli_fail("cannot write '%s': %s", b->made, strerror(error)) : CLI_OK;
+    return error && error != ENOEXEC ? cli_fail("cannot write '%s': %s", b->binary_path, strerror(error)) : CLI_OK;
 }
 
-static int make(build *b)
+/* Compiles, checks and places the binary. Returns a status. */
+static int build_make_binary(build *b)
 {
-    const double start = cli_now();
+    const double start = cli_get_seconds();
     int status = CLI_FAILED;
     cli_signals_begin();
-    b->place = cli_open_folder(as_file(b->folder));
-    if (b->place < 0 || cli_temp_make(as_file(b->folder), &b->temp)) {
+    b->out_folder = cli_open_folder(build_get_safe_path_word(b->folder));
+    if (b->out_folder < 0 || cli_temp_make(build_get_safe_path_word(b->folder), &b->temp)) {
         cli_fail(errno == EPERM
                 ? "cannot build in folder '%s', in which others may rename files, nor in a folder for temporary files: "
                   "%s; name a folder of your own with TMPDIR"
@@ -1307,111 +1385,99 @@ static int make(build *b)
             b->folder, strerror(errno));
         goto done;
     }
-    b->made = cli_join(b->temp.path, "out.so");
-    status = compile(b);
+    b->binary_path = cli_join_path(b->temp.path, "out.so");
+    status = build_compile_and_link(b);
     if (!status)
-        status = write_digest(b);
+        status = build_write_digest(b);
     if (!status)
-        status = check_binary(b);
+        status = build_check_binary(b);
     if (!status)
-        status = b->cached ? keep_binary(b) : publish(b);
-    b->seconds = cli_now() - start;
+        status = b->cached ? build_move_to_cache(b) : build_move_to_output(b);
+    b->seconds = cli_get_seconds() - start;
 done:
     cli_temp_remove(&b->temp);
-    if (b->place >= 0)
-        close(b->place);
+    if (b->out_folder >= 0)
+        close(b->out_folder);
     cli_signals_end();
     return status;
 }
 
-/* Nothing is built if the entry is good, before or after waiting for another process that builds it. */
-static int make_cached(build *b)
+/* Builds the cache entry's binary, unless the entry is up to date, also after waiting for another process that built it. Returns
+ * a status. */
+static int build_make_cached_binary(build *b)
 {
     cli_text key = { 0 };
-    umask(umask(0) | S_IWGRP | S_IWOTH); /* the loader trusts what is kept: others may not write to it */
-    add_key(b, &key);
+    umask(umask(0) | S_IWGRP | S_IWOTH); /* the loader trusts cached binaries, so other users must not be able to write to them */
+    key_append_all_inputs(b, &key);
     int status = cli_cache_open(&key, &b->cache);
     cli_text_free(&key);
-    if (status || cli_cache_find(&b->cache) || (status = cli_cache_lock(&b->cache)) || cli_cache_find(&b->cache))
+    if (status || cli_cache_has_current_binary(&b->cache) || (status = cli_cache_lock(&b->cache)) ||
+        cli_cache_has_current_binary(&b->cache))
         return status;
     b->folder = cli_format("%s", b->cache.folder);
-    cli_cache_sweep(&b->cache);
-    tell(b);
-    return make(b);
+    cli_cache_remove_unused(&b->cache);
+    build_print_sources_for_debug(b);
+    return build_make_binary(b);
 }
 
 /* Renews the digest of each binary that is given by --restamp. Nothing is built. */
-static int renew_digests(const cli_args *args)
+static int build_renew_digests(const cli_args *args)
 {
     int status = CLI_OK;
-    if (args->nwords)
-        return cli_usage(args->verb, "'%s': with --restamp nothing is built; give each binary a --restamp", args->words[0]);
+    if (args->noperands)
+        return cli_fail_usage(
+            args->verb, "'%s': with --restamp nothing is built; give each binary a --restamp", args->operands[0]);
     cli_signals_begin();
-    for (size_t i = 0; i < args->ngiven && !status; i++)
-        if (!strcmp(args->given[i].option->name, "restamp"))
-            status = cli_restamp(args->given[i].value);
+    for (size_t i = 0; i < args->ngiven_options && !status; i++)
+        if (!strcmp(args->given_options[i].option->name, "restamp"))
+            status = cli_renew_digest(args->given_options[i].value);
     cli_signals_end();
-    if (!status && cli_json)
+    if (!status && cli_json_output)
         puts("{\"ok\": true}");
     return status;
 }
 
-static int run(const cli_args *args)
+static int cmd_build_run(const cli_args *args)
 {
-    if (cli_has(args, "restamp"))
-        return renew_digests(args);
+    if (cli_has_option(args, "restamp"))
+        return build_renew_digests(args);
     build b = { .args = args,
         .temp = { NULL, -1, -1 },
-        .place = -1,
-        .cached = cli_has(args, "cached"),
-        .allow_unknown = cli_has(args, "allow-unknown"),
+        .out_folder = -1,
+        .cached = cli_has_option(args, "cached"),
+        .allow_unknown = cli_has_option(args, "allow-unknown"),
         .cache = { .lock = -1 } };
-    const char *out = cli_get(args, "out");
+    const char *out = cli_find_option_value(args, "out");
     if (out && !*out)
-        return cli_usage(args->verb, "option '--out': the name is empty");
-    int status = (b.home = cli_home()) ? take_sources(&b) : CLI_FAILED;
+        return cli_fail_usage(args->verb, "option '--out': the name is empty");
+    int status = (b.home = cli_find_home()) ? build_gather_all_sources(&b) : CLI_FAILED;
     if (!status)
-        status = check_sources(&b);
+        status = build_check_sources(&b);
     if (!status)
-        status = choose_output(&b);
+        status = build_set_output_path(&b);
     if (!status)
-        status = choose_compilers(&b);
+        status = build_choose_compilers(&b);
     if (!status)
-        status = b.cached ? make_cached(&b) : make(&b);
+        status = b.cached ? build_make_cached_binary(&b) : build_make_binary(&b);
     if (!status)
-        print_result(&b);
+        build_print_result(&b);
     cli_cache_close(&b.cache);
     free(b.sources.data);
     free(b.objects.data);
-    free(b.left.data);
+    free(b.not_compiled.data);
     free(b.cc.data);
     free(b.cxx.data);
     free(b.out);
     free(b.folder);
-    free(b.made);
-    cli_text_free(&b.rules);
+    free(b.binary_path);
+    cli_text_free(&b.dependencies);
     cli_text_free(&b.messages);
     cli_text_free(&b.report);
     cli_text_free(&b.json);
     return status;
 }
 
-const cli_option cli_build_options[] = {
-    { 'I', "include", "FOLDER", "also look for headers there" },
-    { 'D', "define", "NAME[=VALUE]", "define a macro" },
-    { 'L', "library-dir", "FOLDER", "also look for libraries there" },
-    { 'l', "library", "NAME", "link this library" },
-    { 'X', "flag", "ARGUMENT", "give the compilers one more argument (-X -march=native), or one language's (-X cuda:-lineinfo)" },
-    { 0, "cc", "PROGRAM", "the C compiler (default: $CC, else the first of cc, gcc, clang)" },
-    { 0, "nvcc", "PROGRAM", "the CUDA compiler for .cu files (default: nvcc)" },
-    { 0, "cxx", "PROGRAM", "the C++ compiler for .cpp files (default: $CXX, else the first of c++, g++, clang++)" },
-    { 0, "ccec", "PROGRAM", "the AscendC compiler for .cce files (default: ccec)" },
-    { 0, "allow-unknown", NULL, "let tags and instruction sets pass that this version does not know" },
-    { 'g', "debug", NULL, "for a debugger: -O1 -g, not stripped" },
-    { 0 },
-};
-
-static const cli_option options[] = {
+static const cli_option build_options[] = {
     { 'o', "out", "FILE",
         "the binary to write (default: the file's name with .so, in this folder; of several files, the library's)" },
     { 0, "cached", NULL, "keep the binary in the user's cache folder, print its path; built only if something changed" },
@@ -1422,10 +1488,10 @@ static const cli_option options[] = {
     { 0 },
 };
 
-static const char *const examples[] = { "dovetail build",
+static const char *const build_examples[] = { "dovetail build",
     "builds the operator files of this folder: those that include <dovetail_op.h>, themselves or by other headers",
     "dovetail build my_ops.c -o my_ops.so", "names the file and the binary", "dovetail build --json my_ops.c",
-    "the same, with the result as JSON: operators, kernel rows, size, time", "dovetail build --cached my_ops.c",
+    "the same, with the result as JSON: operators, kernels, size, time", "dovetail build --cached my_ops.c",
     "prints the path of a binary that is kept: in $DOVETAIL_CACHE, else ~/.cache/dovetail", NULL };
 
 const cli_verb verb_build = {
@@ -1436,9 +1502,9 @@ const cli_verb verb_build = {
         "Compiles and links the files, checks that the binary exports exactly one symbol, loads it as a host would, so that a\n"
         "mistake in a declaration shows here, and only then replaces the old binary, in one step. An interrupted or a\n"
         "concurrent build never leaves a broken binary. No shell is involved: any file name is safe.\n"
-        "Instruction sets need no flags: DV_VARIANTS makes rows for AVX2 and AVX-512, and the best is chosen at run time.",
-    .options = options,
-    .builds = true,
-    .examples = examples,
-    .run = run,
+        "Instruction sets need no flags: DV_VARIANTS makes kernels for AVX2 and AVX-512, and the best is chosen at run time.",
+    .options = build_options,
+    .builds_sources = true,
+    .examples = build_examples,
+    .run_verb = cmd_build_run,
 };

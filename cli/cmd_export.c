@@ -1,23 +1,23 @@
-/* dovetail export: writes what other systems need to know about operators. The bridge makes the texts, in Python: who has no
- * Python has no torchair either. */
+/* dovetail export: writes files about operators for other systems. The bridge's Python code makes the texts: without Python there
+ * is no torchair either. */
 #include "cli.h"
 
-static int run_export(const cli_args *args)
+static int cmd_export_run(const cli_args *args)
 {
     static const char *const kinds[] = { "torchair", "reg-op", "ge" };
     const char *what = NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (!cli_has(args, kinds[i]))
+        if (!cli_has_option(args, kinds[i]))
             continue;
         if (what)
-            return cli_usage(args->verb, "expected one of --%s and --%s", what, kinds[i]);
+            return cli_fail_usage(args->verb, "expected one of --%s and --%s", what, kinds[i]);
         what = kinds[i];
     }
     if (!what)
-        return cli_usage(args->verb, "expected --torchair, --reg-op or --ge");
-    if (!args->nwords)
-        return cli_usage(args->verb, "expected a binary, or a source file");
-    const char *out = cli_get(args, "out");
+        return cli_fail_usage(args->verb, "expected --torchair, --reg-op or --ge");
+    if (!args->noperands)
+        return cli_fail_usage(args->verb, "expected a binary, or a source file");
+    const char *out = cli_find_option_value(args, "out");
     return cli_run_bridge("torchair", what, out ? out : strcmp(what, "ge") ? "" : ".", args);
 }
 
@@ -40,5 +40,5 @@ const cli_verb verb_export = {
              "docs/torchair.md. Nothing of torchair or CANN needs to be installed.",
     .options = export_options,
     .examples = export_examples,
-    .run = run_export,
+    .run_verb = cmd_export_run,
 };

@@ -1,14 +1,14 @@
-/* dovetail import: reads what other systems know about operators. The bridge does it, in Python. */
+/* dovetail import: makes declarations of operators from files of other systems. The bridge's Python code reads the files. */
 #include "cli.h"
 
-static int run_import(const cli_args *args)
+static int cmd_import_run(const cli_args *args)
 {
-    if (!cli_has(args, "reg-op"))
-        return cli_usage(args->verb, "expected --reg-op");
-    if (!args->nwords)
-        return cli_usage(args->verb, "expected a header with REG_OP");
-    const char *out = cli_get(args, "out");
-    return cli_run_bridge("torchair", cli_has(args, "builders") ? "builders" : "import", out ? out : ".", args);
+    if (!cli_has_option(args, "reg-op"))
+        return cli_fail_usage(args->verb, "expected --reg-op");
+    if (!args->noperands)
+        return cli_fail_usage(args->verb, "expected a header with REG_OP");
+    const char *out = cli_find_option_value(args, "out");
+    return cli_run_bridge("torchair", cli_has_option(args, "builders") ? "builders" : "import", out ? out : ".", args);
 }
 
 static const cli_option import_options[] = {
@@ -30,5 +30,5 @@ const cli_verb verb_import = {
         "for each header a C file with a declaration of each operator, to start from. A C file that exists stays as it is.",
     .options = import_options,
     .examples = import_examples,
-    .run = run_import,
+    .run_verb = cmd_import_run,
 };

@@ -11,31 +11,31 @@
 #include <link.h>
 #include <stdlib.h>
 
-/* Function of the binary, and the kinds of instructions in its loops. */
+/* A function of the binary, and the kinds of instructions in its loops. */
 typedef struct code_function {
     const uint8_t *start, *end;
-    size_t *callees, ncallees; /* indices of the functions that it refers to */
+    size_t *callees, ncallees; /* indices of the functions that this function refers to */
     bool decoded;
-    bool vectors;  /* a loop has instructions of AVX or later */
-    bool legacy;   /* a loop has instructions of SSE */
-    bool stores;   /* a loop writes memory by general registers */
-    bool external; /* the function calls another binary */
-    bool opaque;   /* the function cannot be decoded, or calls through a pointer that is set later */
+    bool has_vectors;        /* a loop of the function has instructions of AVX or later */
+    bool has_legacy_sse;     /* a loop of the function has instructions of SSE */
+    bool has_stores;         /* a loop of the function writes memory from general registers */
+    bool is_external_caller; /* the function calls another binary */
+    bool is_opaque;          /* the function cannot be decoded, or calls through a pointer that is set later */
 } code_function;
 
-enum { CODE_SEGMENTS = 16 };
-struct cli_code {
+enum { CODE_MAX_SEGMENTS = 16 };
+struct cli_machine_code {
     struct {
         const uint8_t *start, *end;
         bool executable;
-    } segments[CODE_SEGMENTS]; /* segments of the loaded binary */
+    } segments[CODE_MAX_SEGMENTS]; /* segments of the loaded binary */
     size_t nsegments;
-    const uint8_t *table;     /* .eh_frame_hdr */
-    code_function *functions; /* by address */
+    const uint8_t *eh_frame_table; /* .eh_frame_hdr */
+    code_function *functions;      /* by address */
     size_t n;
 };
 
-void cli_code_close(cli_code *c)
+void cli_machine_code_close(cli_machine_code *c)
 {
     for (size_t i = 0; c && i < c->n; i++)
         free(c->functions[i].callees);
@@ -53,15 +53,15 @@ enum code_encoding { CODE_LEGACY, CODE_VEX, CODE_EVEX };
 typedef struct code_instruction {
     size_t size;
     enum code_encoding encoding;
-    int map;               /* 0: one byte of opcode; 1: 0F, 2: 0F 38, 3: 0F 3A, and so on */
-    uint8_t opcode, modrm; /* modrm: 0xC0 where there is none */
-    bool on_stack;         /* its memory operand is on the stack, at a constant distance */
+    int map;               /* the opcode map: 0 for one byte, 1 for 0F, 2 for 0F 38, 3 for 0F 3A, and so on */
+    uint8_t opcode, modrm; /* modrm: 0xC0 if the instruction has no ModRM byte */
+    bool on_stack;         /* the memory operand is on the stack, at a constant distance from the stack pointer */
     const uint8_t *memory; /* the address of a memory operand that is relative to the instruction; NULL: none */
     const uint8_t *target; /* target of a direct branch or call; NULL: none */
 } code_instruction;
 
 /* True if the opcode has a ModRM byte. */
-static bool code_has_modrm(int map, uint8_t op)
+static bool code_opcode_has_modrm(int map, uint8_t op)
 {
     if (map >= 2)
         return true;
@@ -75,7 +75,7 @@ static bool code_has_modrm(int map, uint8_t op)
 }
 
 /* Returns the size of the immediate operand in bytes. wide: REX.W is set; narrow: the prefix 66 is present. */
-static size_t code_immediate(const code_instruction *in, bool wide, bool narrow)
+static size_t code_get_immediate_size(const code_instruction *in, bool wide, bool narrow)
 {
     const uint8_t op = in->opcode;
     const size_t z = narrow && !wide ? 2 : 4;
@@ -107,14 +107,15 @@ static size_t code_immediate(const code_instruction *in, bool wide, bool narrow)
 }
 
 /* True if compilers do not emit the opcode, so that it is not decoded here. */
-static bool code_is_unknown(const code_instruction *in)
+static bool code_is_unsupported(const code_instruction *in)
 {
     static const uint8_t none[] = { 0x06, 0x07, 0x0E, 0x16, 0x17, 0x1E, 0x1F, 0x27, 0x2F, 0x37, 0x3F, 0x60, 0x61, 0x82, 0x9A,
         0xCE, 0xD4, 0xD5, 0xD6, 0xEA };
     return in->map == 4 || in->map > 6 || (in->map == 0 && memchr(none, in->opcode, sizeof none));
 }
 
-static int32_t code_read32(const uint8_t *p)
+/* Returns the signed 32-bit number at p. */
+static int32_t code_read_int32(const uint8_t *p)
 {
     int32_t value;
     memcpy(&value, p, sizeof value);
@@ -123,9 +124,9 @@ static int32_t code_read32(const uint8_t *p)
 
 /* Decodes one instruction of 64-bit x86 (Intel's manual, volume 2, chapter 2 and appendix A). False: the instruction is unknown,
  * or ends after `end`. */
-static bool code_decode(const uint8_t *at, const uint8_t *end, code_instruction *in)
+static bool code_try_decode_instruction(const uint8_t *begin, const uint8_t *end, code_instruction *in)
 {
-    const uint8_t *p = at;
+    const uint8_t *p = begin;
     bool narrow = false, any = false;
     uint8_t rex = 0;
     *in = (code_instruction){ .modrm = 0xC0 };
@@ -151,10 +152,10 @@ static bool code_decode(const uint8_t *at, const uint8_t *end, code_instruction 
     if (p >= end || (in->encoding != CODE_LEGACY && !in->map))
         return false;
     in->opcode = *p++;
-    if (code_is_unknown(in))
+    if (code_is_unsupported(in))
         return false;
     bool relative = false;
-    if (code_has_modrm(in->map, in->opcode)) {
+    if (code_opcode_has_modrm(in->map, in->opcode)) {
         if (p >= end)
             return false;
         in->modrm = *p++;
@@ -172,25 +173,25 @@ static bool code_decode(const uint8_t *at, const uint8_t *end, code_instruction 
             in->memory = p; /* completed below */
         p += displacement;
     }
-    const size_t immediate = code_immediate(in, rex & 8, narrow);
+    const size_t immediate = code_get_immediate_size(in, rex & 8, narrow);
     if ((size_t)(end - p) < immediate)
         return false;
     const uint8_t *operand = p;
     p += immediate;
-    in->size = (size_t)(p - at);
-    in->memory = relative ? p + code_read32(in->memory) : NULL;
+    in->size = (size_t)(p - begin);
+    in->memory = relative ? p + code_read_int32(in->memory) : NULL;
     const uint8_t op = in->opcode;
     if (in->encoding == CODE_LEGACY &&
         ((in->map == 0 && ((op >= 0x70 && op <= 0x7F) || op == 0xEB || (op >= 0xE0 && op <= 0xE3)))))
         in->target = p + (int8_t)*operand;
     if (in->encoding == CODE_LEGACY &&
         ((in->map == 0 && (op == 0xE8 || op == 0xE9)) || (in->map == 1 && op >= 0x80 && op <= 0x8F)))
-        in->target = p + code_read32(operand);
+        in->target = p + code_read_int32(operand);
     return true;
 }
 
 /* True if an instruction belongs to AVX or later. False for vzeroupper and for instructions on general registers (BMI). */
-static bool code_is_vector(const code_instruction *in)
+static bool code_is_avx(const code_instruction *in)
 {
     const uint8_t op = in->opcode;
     return in->encoding == CODE_EVEX ||
@@ -199,7 +200,7 @@ static bool code_is_vector(const code_instruction *in)
 }
 
 /* True if an instruction belongs to SSE and has no VEX or EVEX prefix. */
-static bool code_is_legacy(const code_instruction *in)
+static bool code_is_sse(const code_instruction *in)
 {
     const uint8_t op = in->opcode;
     if (in->encoding != CODE_LEGACY)
@@ -219,10 +220,10 @@ static bool code_is_store(const code_instruction *in)
     return op == 0x88 || op == 0x89 || op == 0xC6 || op == 0xC7 || (op < 0x38 && (op & 7) < 2);
 }
 
-/* ---- The functions of the binary ------------------------------------------------------------------------------------------ */
+/* ---- The functions of the binary ----------------------------------------------------------------------------------------- */
 
 /* Returns the index of the function that contains an address; c->n: there is none. */
-static size_t code_find(const cli_code *c, const uint8_t *address)
+static size_t code_find_function_index(const cli_machine_code *c, const uint8_t *address)
 {
     size_t low = 0, high = c->n;
     while (low < high) {
@@ -235,61 +236,64 @@ static size_t code_find(const cli_code *c, const uint8_t *address)
     return low < c->n && c->functions[low].start <= address ? low : c->n;
 }
 
-static void code_add_callee(const cli_code *c, code_function *f, const uint8_t *address)
+/* Adds the function that contains an address to the callees of f, once; an address outside of all functions adds nothing. */
+static void code_add_callee(const cli_machine_code *c, code_function *f, const uint8_t *address)
 {
-    const size_t index = code_find(c, address);
+    const size_t index = code_find_function_index(c, address);
     if (index == c->n || &c->functions[index] == f)
         return;
     for (size_t i = 0; i < f->ncallees; i++)
         if (f->callees[i] == index)
             return;
-    f->callees = cli_alloc(f->callees, f->ncallees + 1, sizeof *f->callees);
+    f->callees = cli_realloc_array(f->callees, f->ncallees + 1, sizeof *f->callees);
     f->callees[f->ncallees++] = index;
 }
 
 /* Returns the end of the segment that contains an address; if `executable`, only segments with code count. NULL: there is
  * none. */
-static const uint8_t *code_segment_end(const cli_code *c, const uint8_t *p, bool executable)
+static const uint8_t *code_find_segment_end(const cli_machine_code *c, const uint8_t *address, bool executable)
 {
     for (size_t i = 0; i < c->nsegments; i++)
-        if (p >= c->segments[i].start && p < c->segments[i].end && c->segments[i].executable >= executable)
+        if (address >= c->segments[i].start && address < c->segments[i].end && c->segments[i].executable >= executable)
             return c->segments[i].end;
     return NULL;
 }
 
-static bool code_is_code(const cli_code *c, const uint8_t *p) { return code_segment_end(c, p, true) != NULL; }
+static bool code_is_executable(const cli_machine_code *c, const uint8_t *p) { return code_find_segment_end(c, p, true) != NULL; }
 
 /* Adds the functions that a memory operand refers to, to the callees of f. The operand is a function, or a table or struct whose
  * first TABLE words may hold addresses of functions. */
-static void code_add_reference(const cli_code *c, code_function *f, const uint8_t *address)
+static void code_add_memory_callees(const cli_machine_code *c, code_function *f, const uint8_t *address)
 {
-    enum { TABLE = 64 };
-    const uint8_t *end = code_segment_end(c, address, false);
-    if (code_is_code(c, address))
+    enum { MAX_TABLE_WORDS = 64 };
+    const uint8_t *end = code_find_segment_end(c, address, false);
+    if (code_is_executable(c, address))
         code_add_callee(c, f, address);
-    for (size_t i = 0; end && !code_is_code(c, address) && i < TABLE && (size_t)(end - address) >= (i + 1) * sizeof(void *);
+    for (size_t i = 0;
+        end && !code_is_executable(c, address) && i < MAX_TABLE_WORDS && (size_t)(end - address) >= (i + 1) * sizeof(void *);
         i++) {
         const uint8_t *value;
         memcpy(&value, address + i * sizeof(void *), sizeof value);
-        if (code_is_code(c, value))
+        if (code_is_executable(c, value))
             code_add_callee(c, f, value);
     }
 }
 
-/* Adds the function that the pointer at `slot` holds to the callees of f. Sets f->external for a function of another binary. Sets
- * f->opaque for a null pointer, which is filled in later. */
-static void code_add_slot(const cli_code *c, code_function *f, const uint8_t *slot)
+/* Adds the function whose address is at `slot` to the callees of f. Sets f->is_external_caller for a function of another
+ * binary, and f->is_opaque for a null pointer, which is set later. */
+static void code_add_pointer_callee(const cli_machine_code *c, code_function *f, const uint8_t *slot)
 {
-    const uint8_t *value = NULL, *end = code_segment_end(c, slot, false);
+    const uint8_t *value = NULL, *end = code_find_segment_end(c, slot, false);
     if (end && (size_t)(end - slot) >= sizeof value)
         memcpy(&value, slot, sizeof value);
-    if (code_is_code(c, value))
+    if (code_is_executable(c, value))
         code_add_callee(c, f, value);
-    f->external |= value && !code_is_code(c, value);
-    f->opaque |= !value; /* the pointer is set later */
+    f->is_external_caller |= value && !code_is_executable(c, value);
+    f->is_opaque |= !value; /* the pointer is set later */
 }
 
-static bool code_is_slot_branch(const code_instruction *in)
+/* True if an instruction calls or jumps to an address that it reads from a pointer in memory. */
+static bool code_is_pointer_branch(const code_instruction *in)
 {
     const int which = in->modrm >> 3 & 7;
     return in->map == 0 && in->opcode == 0xFF && (which == 2 || which == 4) && in->memory;
@@ -297,13 +301,13 @@ static bool code_is_slot_branch(const code_instruction *in)
 
 /* Adds the target of a direct call or jump to the callees of f. If the target is a PLT stub, adds the pointer slot that the stub
  * jumps through. */
-static void code_add_call(const cli_code *c, code_function *f, const uint8_t *target)
+static void code_add_call_target(const cli_machine_code *c, code_function *f, const uint8_t *target)
 {
     code_instruction in;
-    const uint8_t *p = target, *end = code_segment_end(c, target, true);
-    for (int i = 0; end && i < 2 && code_decode(p, end, &in); p += in.size, i++) /* endbr64 may be the first */
-        if (code_is_slot_branch(&in)) {
-            code_add_slot(c, f, in.memory);
+    const uint8_t *p = target, *end = code_find_segment_end(c, target, true);
+    for (int i = 0; end && i < 2 && code_try_decode_instruction(p, end, &in); p += in.size, i++) /* endbr64 may be the first */
+        if (code_is_pointer_branch(&in)) {
+            code_add_pointer_callee(c, f, in.memory);
             return;
         }
     code_add_callee(c, f, target);
@@ -315,7 +319,7 @@ typedef struct code_graph {
     code_instruction *in;
     const uint8_t **at;
     int32_t (*next)[2]; /* indices; -1: none */
-    int32_t *index;     /* by byte of the function; -1: no instruction begins there */
+    int32_t *index;     /* index of the instruction that begins at each byte of the function; -1: none begins there */
     int32_t *component; /* by instruction: number of its strongly connected component: its loop, or the instruction alone */
     int32_t *size;      /* number of instructions in each component */
     int32_t n;
@@ -332,7 +336,7 @@ static void code_graph_free(code_graph *g)
 }
 
 /* True if the next instruction does not follow this one: jmp, ret, ud2, hlt. */
-static bool code_is_end(const code_instruction *in)
+static bool code_ends_flow(const code_instruction *in)
 {
     const uint8_t op = in->opcode;
     if (in->encoding != CODE_LEGACY)
@@ -343,29 +347,29 @@ static bool code_is_end(const code_instruction *in)
 }
 
 /* True if instruction i jumps through a table of offsets, as a switch does. The graph lacks these edges. */
-static bool code_is_switch(const code_graph *g, int32_t i)
+static bool code_is_switch_jump(const code_graph *g, int32_t i)
 {
-    enum { BEFORE = 6, MOVSXD = 0x63 };
+    enum { SWITCH_WINDOW = 6, MOVSXD = 0x63 };
     const code_instruction *in = &g->in[i];
     if (in->encoding != CODE_LEGACY || in->map || in->opcode != 0xFF || (in->modrm >> 3) != (0xC0 >> 3 | 4))
         return false;
-    for (int32_t k = i; k-- > 0 && k >= i - BEFORE;)
+    for (int32_t k = i; k-- > 0 && k >= i - SWITCH_WINDOW;)
         if (g->in[k].encoding == CODE_LEGACY && !g->in[k].map && g->in[k].opcode == MOVSXD)
             return true;
     return false;
 }
 
 /* Decodes a function into a graph, which the caller frees. False: the function cannot be decoded. */
-static bool code_graph_make(const code_function *f, code_graph *g)
+static bool code_graph_try_make(const code_function *f, code_graph *g)
 {
     const size_t size = (size_t)(f->end - f->start);
-    g->in = cli_alloc(NULL, size, sizeof *g->in);
-    g->at = cli_alloc(NULL, size, sizeof *g->at);
-    g->next = cli_alloc(NULL, size, sizeof *g->next);
-    g->index = cli_alloc(NULL, size, sizeof *g->index);
+    g->in = cli_realloc_array(NULL, size, sizeof *g->in);
+    g->at = cli_realloc_array(NULL, size, sizeof *g->at);
+    g->next = cli_realloc_array(NULL, size, sizeof *g->next);
+    g->index = cli_realloc_array(NULL, size, sizeof *g->index);
     memset(g->index, -1, size * sizeof *g->index);
     for (const uint8_t *p = f->start; p < f->end; p += g->in[g->n++].size) {
-        if (!code_decode(p, f->end, &g->in[g->n]))
+        if (!code_try_decode_instruction(p, f->end, &g->in[g->n]))
             return false;
         g->at[g->n] = p;
         g->index[p - f->start] = g->n;
@@ -373,21 +377,22 @@ static bool code_graph_make(const code_function *f, code_graph *g)
     for (int32_t i = 0; i < g->n; i++) {
         const code_instruction *in = &g->in[i];
         const bool call = in->map == 0 && in->opcode == 0xE8;
-        g->next[i][0] = code_is_end(in) || i + 1 == g->n ? -1 : i + 1;
+        g->next[i][0] = code_ends_flow(in) || i + 1 == g->n ? -1 : i + 1;
         g->next[i][1] = !call && in->target >= f->start && in->target < f->end ? g->index[in->target - f->start] : -1;
     }
     return true;
 }
 
-/* Finds the strongly connected components of the graph (Tarjan, 1972), without recursion. */
-static void code_graph_connect(code_graph *g)
+/* Sets g->component and g->size: the strongly connected components of the graph (Tarjan, 1972), without recursion. A component
+ * of several instructions is a loop. */
+static void code_graph_set_components(code_graph *g)
 {
     const size_t n = (size_t)g->n;
     int32_t *number = calloc(n + 1, sizeof *number), *low = calloc(n + 1, sizeof *low), *stack = calloc(n + 1, sizeof *stack),
             *path = calloc(n + 1, sizeof *path), count = 0, depth = 0, height = 0, ncomponents = 0;
     uint8_t *step = calloc(n + 1, 1); /* how many successors of an instruction were followed */
-    g->component = cli_alloc(NULL, n, sizeof *g->component);
-    g->size = cli_alloc(NULL, n, sizeof *g->size);
+    g->component = cli_realloc_array(NULL, n, sizeof *g->component);
+    g->size = cli_realloc_array(NULL, n, sizeof *g->size);
     memset(g->component, -1, n * sizeof *g->component);
     memset(g->size, 0, n * sizeof *g->size);
     for (int32_t root = 0; number && low && stack && path && step && root < g->n; root++) {
@@ -421,63 +426,64 @@ static void code_graph_connect(code_graph *g)
 }
 
 /* Decodes a function: sets its callees, and the flags for the instructions in its loops. */
-static void code_decode_function(const cli_code *c, code_function *f)
+static void code_decode_function(const cli_machine_code *c, code_function *f)
 {
     code_graph g = { 0 };
     f->decoded = true;
-    f->opaque = !code_graph_make(f, &g);
-    if (!f->opaque)
-        code_graph_connect(&g);
-    bool switches = false; /* then more of it may be in loops: each vector instruction counts */
-    for (int32_t i = 0; i < g.n && !f->opaque; i++)
-        switches |= code_is_switch(&g, i);
-    for (int32_t i = 0; i < g.n && !f->opaque; i++) {
+    f->is_opaque = !code_graph_try_make(f, &g);
+    if (!f->is_opaque)
+        code_graph_set_components(&g);
+    bool switches = false; /* the graph lacks a switch's edges, so every vector instruction counts as one in a loop */
+    for (int32_t i = 0; i < g.n && !f->is_opaque; i++)
+        switches |= code_is_switch_jump(&g, i);
+    for (int32_t i = 0; i < g.n && !f->is_opaque; i++) {
         const code_instruction *in = &g.in[i];
-        if (code_is_slot_branch(in))
-            code_add_slot(c, f, in->memory);
+        if (code_is_pointer_branch(in))
+            code_add_pointer_callee(c, f, in->memory);
         else if (in->memory)
-            code_add_reference(c, f, in->memory);
+            code_add_memory_callees(c, f, in->memory);
         if (in->target && !(in->target >= f->start && in->target < f->end))
-            code_add_call(c, f, in->target);
+            code_add_call_target(c, f, in->target);
         const bool loop = g.component[i] >= 0 && (g.size[g.component[i]] > 1 || g.next[i][1] == i);
-        f->vectors |= (loop || switches) && code_is_vector(in);
-        f->legacy |= loop && code_is_legacy(in);
-        f->stores |= loop && code_is_store(in);
+        f->has_vectors |= (loop || switches) && code_is_avx(in);
+        f->has_legacy_sse |= loop && code_is_sse(in);
+        f->has_stores |= loop && code_is_store(in);
     }
     code_graph_free(&g);
 }
 
-/* ---- The table of functions ------------------------------------------------------------------------------------------------ */
+/* ---- The table of functions ---------------------------------------------------------------------------------------------- */
 
 typedef struct code_search {
     const uint8_t *address;
-    cli_code *code;
+    cli_machine_code *code;
 } code_search;
 
-static int code_find_object(struct dl_phdr_info *info, size_t size, void *user)
+/* For dl_iterate_phdr(): stores the loaded object that contains the address. */
+static int code_match_object(struct dl_phdr_info *info, size_t size, void *user)
 {
     code_search *s = user;
-    cli_code c = { 0 };
+    cli_machine_code c = { 0 };
     (void)size;
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[i];
         const uint8_t *start = (const uint8_t *)(uintptr_t)(info->dlpi_addr + h->p_vaddr), *end = start + h->p_memsz;
         if (h->p_type == PT_GNU_EH_FRAME)
-            c.table = start;
-        if (h->p_type != PT_LOAD || !(h->p_flags & PF_R) || c.nsegments == CODE_SEGMENTS)
+            c.eh_frame_table = start;
+        if (h->p_type != PT_LOAD || !(h->p_flags & PF_R) || c.nsegments == CODE_MAX_SEGMENTS)
             continue;
         c.segments[c.nsegments].start = start;
         c.segments[c.nsegments].end = end;
         c.segments[c.nsegments++].executable = h->p_flags & PF_X;
     }
-    if (!code_is_code(&c, s->address))
+    if (!code_is_executable(&c, s->address))
         return 0;
-    s->code = cli_alloc(NULL, 1, sizeof *s->code);
+    s->code = cli_realloc_array(NULL, 1, sizeof *s->code);
     *s->code = c;
     return 1;
 }
 
-static int code_by_address(const void *a, const void *b)
+static int code_compare_addresses(const void *a, const void *b)
 {
     const code_function *x = a, *y = b;
     return (x->start > y->start) - (x->start < y->start);
@@ -485,40 +491,41 @@ static int code_by_address(const void *a, const void *b)
 
 /* Reads the functions of .eh_frame_hdr in the encodings that linkers write. False: the table has another encoding or invalid
  * addresses. */
-static bool code_read_table(cli_code *c)
+static bool code_try_read_function_table(cli_machine_code *c)
 {
     enum { VERSION = 1, PCREL_4 = 0x1B, UNSIGNED_4 = 0x03, DATAREL_4 = 0x3B };
-    const uint8_t *t = c->table;
+    const uint8_t *t = c->eh_frame_table;
     if (!t || t[0] != VERSION || t[1] != PCREL_4 || t[2] != UNSIGNED_4 || t[3] != DATAREL_4)
         return false;
-    c->n = (size_t)code_read32(t + 8);
-    c->functions = cli_alloc(NULL, c->n, sizeof *c->functions);
+    c->n = (size_t)code_read_int32(t + 8);
+    c->functions = cli_realloc_array(NULL, c->n, sizeof *c->functions);
     memset(c->functions, 0, c->n * sizeof *c->functions);
     for (size_t i = 0; i < c->n; i++) {
         code_function *f = &c->functions[i];
-        const uint8_t *fde = t + code_read32(t + 16 + 8 * i); /* length, CIE, first byte, number of bytes */
-        f->start = t + code_read32(t + 12 + 8 * i);
-        f->end = f->start + (uint32_t)code_read32(fde + 12);
-        if (fde + 8 + code_read32(fde + 8) != f->start || !code_is_code(c, f->start) || f->end <= f->start ||
-            !code_is_code(c, f->end - 1))
+        const uint8_t *fde = t +
+            code_read_int32(t + 16 + 8 * i); /* an entry's length, its CIE, the function's first byte and its number of bytes */
+        f->start = t + code_read_int32(t + 12 + 8 * i);
+        f->end = f->start + (uint32_t)code_read_int32(fde + 12);
+        if (fde + 8 + code_read_int32(fde + 8) != f->start || !code_is_executable(c, f->start) || f->end <= f->start ||
+            !code_is_executable(c, f->end - 1))
             return false;
     }
-    qsort(c->functions, c->n, sizeof *c->functions, code_by_address);
+    qsort(c->functions, c->n, sizeof *c->functions, code_compare_addresses);
     return true;
 }
 
-cli_code *cli_code_open(const void *address)
+cli_machine_code *cli_machine_code_open(const void *address)
 {
     code_search s = { .address = address };
-    dl_iterate_phdr(code_find_object, &s);
-    if (s.code && code_read_table(s.code))
+    dl_iterate_phdr(code_match_object, &s);
+    if (s.code && code_try_read_function_table(s.code))
         return s.code;
-    cli_code_close(s.code);
+    cli_machine_code_close(s.code);
     return NULL;
 }
 
 /* Marks a function, and all functions that it refers to directly or indirectly, in `reached`. Decodes them if necessary. */
-static void code_reach(cli_code *c, size_t index, bool *reached)
+static void code_mark_reached(cli_machine_code *c, size_t index, bool *reached)
 {
     if (index == c->n || reached[index])
         return;
@@ -527,40 +534,42 @@ static void code_reach(cli_code *c, size_t index, bool *reached)
     if (!f->decoded)
         code_decode_function(c, f);
     for (size_t i = 0; i < f->ncallees; i++)
-        code_reach(c, f->callees[i], reached);
+        code_mark_reached(c, f->callees[i], reached);
 }
 
-bool cli_code_is_base(cli_code *c, const void *entry, const void *const *others, size_t nothers, bool only_libc)
+bool cli_machine_code_is_base(
+    cli_machine_code *c, const void *entry, const void *const *base_entries, size_t nbase_entries, bool only_libc)
 {
-    const size_t first = code_find(c, entry);
+    const size_t first = code_find_function_index(c, entry);
     bool *reached = calloc(2 * c->n + 1, sizeof *reached), *shared = reached ? reached + c->n : NULL;
-    bool base = false, vectors = false, unclear = !reached || first == c->n;
+    bool base = false, has_vectors = false, unclear = !reached || first == c->n;
     if (!unclear)
-        code_reach(c, first, reached);
-    for (size_t i = 0; !unclear && i < nothers; i++)
-        code_reach(c, code_find(c, others[i]), shared);
+        code_mark_reached(c, first, reached);
+    for (size_t i = 0; !unclear && i < nbase_entries; i++)
+        code_mark_reached(c, code_find_function_index(c, base_entries[i]), shared);
     for (size_t i = 0; !unclear && i < c->n; i++)
         if (reached[i]) {
             const code_function *f = &c->functions[i];
-            base |= f->legacy || (f->stores && shared[i] && i != first);
-            vectors |= f->vectors;
-            unclear |= f->opaque || (f->external && !only_libc);
+            base |= f->has_legacy_sse || (f->has_stores && shared[i] && i != first);
+            has_vectors |= f->has_vectors;
+            unclear |= f->is_opaque || (f->is_external_caller && !only_libc);
         }
     free(reached);
-    return base && !vectors && !unclear;
+    return base && !has_vectors && !unclear;
 }
 
 #else
 
-cli_code *cli_code_open(const void *address)
+cli_machine_code *cli_machine_code_open(const void *address)
 {
     (void)address;
     return NULL;
 }
 
-bool cli_code_is_base(cli_code *c, const void *entry, const void *const *others, size_t nothers, bool only_libc)
+bool cli_machine_code_is_base(
+    cli_machine_code *c, const void *entry, const void *const *base_entries, size_t nbase_entries, bool only_libc)
 {
-    (void)c, (void)entry, (void)others, (void)nothers, (void)only_libc;
+    (void)c, (void)entry, (void)base_entries, (void)nbase_entries, (void)only_libc;
     return false;
 }
 

@@ -9,12 +9,12 @@
 #include <time.h>
 #include <unistd.h>
 
-bool cli_json;
+bool cli_json_output;
 static int color_when; /* 0 auto, 1 always, -1 never */
 
-void *cli_alloc(void *old, size_t n, size_t size)
+void *cli_realloc_array(void *old, size_t n, size_t element_size)
 {
-    void *p = n > SIZE_MAX / size ? NULL : realloc(old, n > 0 ? n * size : 1);
+    void *p = n > SIZE_MAX / element_size ? NULL : realloc(old, n > 0 ? n * element_size : 1);
     if (!p) {
         fputs("dovetail: error: out of memory\n", stderr);
         exit(CLI_FAILED);
@@ -22,36 +22,37 @@ void *cli_alloc(void *old, size_t n, size_t size)
     return p;
 }
 
-void cli_add(cli_text *t, const char *data, size_t size)
+void cli_text_append(cli_text *t, const char *data, size_t size)
 {
     if (t->capacity - t->size <= size) {
         t->capacity = (t->size + size + 64) * 2;
-        t->data = cli_alloc(t->data, t->capacity, 1);
+        t->data = cli_realloc_array(t->data, t->capacity, 1);
     }
     memcpy(t->data + t->size, data, size);
     t->size += size;
     t->data[t->size] = 0;
 }
 
-void cli_adds(cli_text *t, const char *s) { cli_add(t, s, strlen(s)); }
+void cli_text_append_str(cli_text *t, const char *s) { cli_text_append(t, s, strlen(s)); }
 
-static void add_va(cli_text *t, const char *format, va_list args)
+/* Appends a formatted text, as vprintf() formats it. */
+static void text_append_va(cli_text *t, const char *format, va_list args)
 {
-    va_list again;
-    va_copy(again, args);
-    const int n = vsnprintf(NULL, 0, format, again);
-    va_end(again);
-    char *s = cli_alloc(NULL, (size_t)n + 1, 1);
+    va_list args_copy;
+    va_copy(args_copy, args);
+    const int n = vsnprintf(NULL, 0, format, args_copy);
+    va_end(args_copy);
+    char *s = cli_realloc_array(NULL, (size_t)n + 1, 1);
     vsnprintf(s, (size_t)n + 1, format, args);
-    cli_add(t, s, (size_t)n);
+    cli_text_append(t, s, (size_t)n);
     free(s);
 }
 
-void cli_addf(cli_text *t, const char *format, ...)
+void cli_text_appendf(cli_text *t, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    add_va(t, format, args);
+    text_append_va(t, format, args);
     va_end(args);
 }
 
@@ -60,7 +61,7 @@ char *cli_format(const char *format, ...)
     cli_text t = { 0 };
     va_list args;
     va_start(args, format);
-    add_va(&t, format, args);
+    text_append_va(&t, format, args);
     va_end(args);
     return t.data;
 }
@@ -71,8 +72,8 @@ void cli_text_free(cli_text *t)
     memset(t, 0, sizeof *t);
 }
 
-/* Length of the UTF-8 sequence at s; 0 when it is not one. */
-static size_t utf8(const unsigned char *s)
+/* Returns the number of bytes of the UTF-8 sequence at s; 0: no valid sequence begins there. */
+static size_t utf8_get_sequence_size(const unsigned char *s)
 {
     if (s[0] < 0x80)
         return 1;
@@ -82,61 +83,54 @@ static size_t utf8(const unsigned char *s)
             return 0;
     if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
         (s[0] == 0xf4 && s[1] > 0x8f))
-        return 0; /* overlong, surrogates, past the last plane */
+        return 0; /* refuse overlong forms, surrogates and code points past U+10FFFF */
     return n;
 }
 
-void cli_add_json(cli_text *t, const char *text)
+void cli_text_append_json(cli_text *t, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
-    cli_adds(t, "\"");
+    cli_text_append_str(t, "\"");
     while (*s) {
-        const size_t n = utf8(s);
+        const size_t n = utf8_get_sequence_size(s);
         if (*s == '"' || *s == '\\')
-            cli_addf(t, "\\%c", *s);
+            cli_text_appendf(t, "\\%c", *s);
         else if (*s == '\n')
-            cli_adds(t, "\\n");
+            cli_text_append_str(t, "\\n");
         else if (*s < 0x20 || *s == 0x7f)
-            cli_addf(t, "\\u%04x", *s);
+            cli_text_appendf(t, "\\u%04x", *s);
         else if (!n)
-            cli_adds(t, "\\ufffd");
+            cli_text_append_str(t, "\\ufffd");
         else
-            cli_add(t, (const char *)s, n);
+            cli_text_append(t, (const char *)s, n);
         s += n ? n : 1;
     }
-    cli_adds(t, "\"");
+    cli_text_append_str(t, "\"");
 }
 
-void cli_add_shell(cli_text *t, const char *s)
+void cli_text_append_shell_word(cli_text *t, const char *s)
 {
     if (*s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%")]) {
-        cli_adds(t, s);
+        cli_text_append_str(t, s);
         return;
     }
-    cli_adds(t, "'");
+    cli_text_append_str(t, "'");
     for (; *s; s++)
-        cli_add(t, *s == '\'' ? "'\\''" : s, *s == '\'' ? 4 : 1);
-    cli_adds(t, "'");
-}
-
-char *cli_join(const char *folder, const char *name)
-{
-    if (!*folder || !strcmp(folder, "."))
-        return cli_format("%s", name);
-    return cli_format(folder[strlen(folder) - 1] == '/' ? "%s%s" : "%s/%s", folder, name);
+        cli_text_append(t, *s == '\'' ? "'\\''" : s, *s == '\'' ? 4 : 1);
+    cli_text_append_str(t, "'");
 }
 
 /* Appends the content of an open regular file to `out`, and closes the file. Returns 0 or errno. A negative fd: returns the errno
  * of the open() that failed. */
-static int read_open(int fd, cli_text *out)
+static int output_read_and_close(int fd, cli_text *out)
 {
     struct stat s;
     int failed = fd < 0 || fstat(fd, &s) ? errno : S_ISDIR(s.st_mode) ? EISDIR : S_ISREG(s.st_mode) ? 0 : EINVAL;
     char buffer[16384];
-    cli_add(out, "", 0);
+    cli_text_append(out, "", 0);
     for (ssize_t n = 1; n && !failed;) {
         if ((n = read(fd, buffer, sizeof buffer)) > 0)
-            cli_add(out, buffer, (size_t)n);
+            cli_text_append(out, buffer, (size_t)n);
         failed = n < 0 && errno != EINTR ? errno : 0;
     }
     if (fd >= 0)
@@ -146,10 +140,11 @@ static int read_open(int fd, cli_text *out)
 
 int cli_read_file(const char *path, cli_text *out)
 {
-    return read_open(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), out); /* do not wait for a pipe without a writer */
+    return output_read_and_close(
+        open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), out); /* O_NONBLOCK: the open() of a pipe without a writer must not wait */
 }
 
-int cli_read_own_file(const char *path, cli_text *out)
+int cli_read_trusted_file(const char *path, cli_text *out)
 {
     struct stat s;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
@@ -158,18 +153,18 @@ int cli_read_own_file(const char *path, cli_text *out)
         fd = -1;
         errno = EPERM;
     }
-    return read_open(fd, out);
+    return output_read_and_close(fd, out);
 }
 
-int cli_set_color(const char *when)
+int cli_set_color(const char *mode)
 {
-    if (strcmp(when, "auto") && strcmp(when, "always") && strcmp(when, "never"))
+    if (strcmp(mode, "auto") && strcmp(mode, "always") && strcmp(mode, "never"))
         return CLI_USAGE;
-    color_when = *when == 'n' ? -1 : when[1] == 'l';
+    color_when = *mode == 'n' ? -1 : mode[1] == 'l';
     return CLI_OK;
 }
 
-bool cli_colors(FILE *to)
+bool cli_has_color(FILE *to)
 {
     if (color_when)
         return color_when > 0;
@@ -177,22 +172,24 @@ bool cli_colors(FILE *to)
     return !(no && *no) && isatty(fileno(to)) && !(term && !strcmp(term, "dumb"));
 }
 
-const char *cli_style(FILE *to, enum cli_style style)
+const char *cli_get_escape_code(FILE *to, enum cli_style style)
 {
     static const char *const escapes[] = { "\033[0m", "\033[1m", "\033[2m", "\033[1;31m", "\033[32m", "\033[33m", "\033[34m" };
-    return cli_colors(to) ? escapes[style] : "";
+    return cli_has_color(to) ? escapes[style] : "";
 }
 
-static void print_error(const char *format, va_list args)
+/* Prints "dovetail: error: " and a formatted message to stderr; with --json, also a JSON document with the message to stdout. */
+static void output_print_error(const char *format, va_list args)
 {
     cli_text t = { 0 };
-    add_va(&t, format, args);
+    text_append_va(&t, format, args);
     fflush(stdout);
-    fprintf(stderr, "%sdovetail:%s %serror:%s %s\n", cli_style(stderr, CLI_BOLD), cli_style(stderr, CLI_PLAIN),
-        cli_style(stderr, CLI_RED), cli_style(stderr, CLI_PLAIN), t.data);
-    if (cli_json) {
+    fprintf(stderr, "%sdovetail:%s %serror:%s %s\n", cli_get_escape_code(stderr, CLI_BOLD),
+        cli_get_escape_code(stderr, CLI_STYLE_NONE), cli_get_escape_code(stderr, CLI_RED),
+        cli_get_escape_code(stderr, CLI_STYLE_NONE), t.data);
+    if (cli_json_output) {
         cli_text json = { 0 };
-        cli_add_json(&json, t.data);
+        cli_text_append_json(&json, t.data);
         printf("{\"ok\": false, \"error\": %s}\n", json.data);
         cli_text_free(&json);
     }
@@ -203,22 +200,22 @@ int cli_fail(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    print_error(format, args);
+    output_print_error(format, args);
     va_end(args);
     return CLI_FAILED;
 }
 
-const char *cli_without_prefix(const char *message)
+const char *cli_skip_error_prefix(const char *message)
 {
     static const char prefix[] = "dovetail: error: ";
     return message + (strncmp(message, prefix, sizeof prefix - 1) ? 0 : sizeof prefix - 1);
 }
 
-int cli_usage(const cli_verb *verb, const char *format, ...)
+int cli_fail_usage(const cli_verb *verb, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    print_error(format, args);
+    output_print_error(format, args);
     va_end(args);
     if (verb)
         fprintf(stderr, "usage: dovetail %s %s\n", verb->name, verb->usage);
@@ -226,19 +223,20 @@ int cli_usage(const cli_verb *verb, const char *format, ...)
     return CLI_USAGE;
 }
 
-void cli_note(const char *format, ...)
+void cli_print_note(const char *format, ...)
 {
     cli_text t = { 0 };
     va_list args;
     va_start(args, format);
-    add_va(&t, format, args);
+    text_append_va(&t, format, args);
     va_end(args);
     fflush(stdout);
-    fprintf(stderr, "%sdovetail:%s %s\n", cli_style(stderr, CLI_BOLD), cli_style(stderr, CLI_PLAIN), t.data);
+    fprintf(
+        stderr, "%sdovetail:%s %s\n", cli_get_escape_code(stderr, CLI_BOLD), cli_get_escape_code(stderr, CLI_STYLE_NONE), t.data);
     cli_text_free(&t);
 }
 
-void cli_bytes(char out[16], double n)
+void cli_format_bytes(char out[16], double n)
 {
     static const char *const units[] = { "B", "KB", "MB", "GB", "TB" };
     size_t u = 0;
@@ -247,7 +245,7 @@ void cli_bytes(char out[16], double n)
     snprintf(out, 16, u ? "%.1f %s" : "%.0f %s", n, units[u]);
 }
 
-double cli_now(void)
+double cli_get_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

@@ -27,66 +27,69 @@
 
 extern char **environ;
 
-static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
-enum { NSIGNALS = sizeof signals / sizeof *signals };
+static const int deferred_signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
+enum { NSIGNALS = sizeof deferred_signals / sizeof *deferred_signals };
 static struct sigaction old_actions[NSIGNALS];
 static sigset_t old_mask;
-static volatile sig_atomic_t caught;
+static volatile sig_atomic_t caught_signal;
 
-static void on_signal(int number) { caught = number; }
+static void signal_handle(int number) { caught_signal = number; }
 
 void cli_signals_begin(void)
 {
-    struct sigaction action = { .sa_handler = on_signal };
+    struct sigaction action = { .sa_handler = signal_handle };
     sigset_t block;
-    signal(SIGCHLD, SIG_DFL); /* if the parent process set it to be ignored, children leave no exit status */
+    signal(SIGCHLD,
+        SIG_DFL); /* SIGCHLD: if the parent process has set it to be ignored, children of this process leave no exit status */
     sigemptyset(&action.sa_mask);
     sigemptyset(&block);
     for (size_t i = 0; i < NSIGNALS; i++)
-        sigaddset(&block, signals[i]);
+        sigaddset(&block, deferred_signals[i]);
     sigprocmask(SIG_BLOCK, &block, &old_mask);
     for (size_t i = 0; i < NSIGNALS; i++) {
-        sigaction(signals[i], NULL, &old_actions[i]);
+        sigaction(deferred_signals[i], NULL, &old_actions[i]);
         if (old_actions[i].sa_handler != SIG_IGN) /* nohup stays nohup */
-            sigaction(signals[i], &action, NULL);
+            sigaction(deferred_signals[i], &action, NULL);
     }
 }
 
 /* Returns the signal that was caught or is pending; 0: none. A pending signal that is ignored does not count. */
-static int signal_noted(void)
+static int signal_get_caught_or_pending(void)
 {
     sigset_t pending;
-    int number = caught;
+    int number = caught_signal;
     sigpending(&pending);
     for (size_t i = 0; i < NSIGNALS && !number; i++)
-        if (sigismember(&pending, signals[i]) && old_actions[i].sa_handler != SIG_IGN)
-            number = signals[i];
+        if (sigismember(&pending, deferred_signals[i]) && old_actions[i].sa_handler != SIG_IGN)
+            number = deferred_signals[i];
     return number;
 }
 
-bool cli_interrupted(void) { return signal_noted() != 0; }
+bool cli_is_interrupted(void) { return signal_get_caught_or_pending() != 0; }
 
 void cli_signals_end(void)
 {
-    const int number = signal_noted();
+    const int number = signal_get_caught_or_pending();
     for (size_t i = 0; i < NSIGNALS; i++)
-        sigaction(signals[i], &old_actions[i], NULL);
-    sigprocmask(SIG_SETMASK, &old_mask, NULL); /* one that is pending takes effect here */
+        sigaction(deferred_signals[i], &old_actions[i], NULL);
+    sigprocmask(SIG_SETMASK, &old_mask, NULL); /* a pending signal takes effect here */
     if (number)
         raise(number);
-    if (number && getpid() == 1) /* the first process of a container does not end by a signal that it has no handler for */
+    if (number &&
+        getpid() == 1) /* a container's first process does not end by a signal without a handler, so it exits by itself */
         _exit(128 + number);
 }
 
-int cli_write(int fd, const char *data, size_t size)
+int cli_write_all(int fd, const char *data, size_t size)
 {
-    while (size && !cli_interrupted()) {
+    while (size && !cli_is_interrupted()) {
         struct pollfd p = { .fd = fd, .events = POLLOUT };
         if (ppoll(&p, 1, NULL, &old_mask) < 0 && errno != EINTR)
             return errno;
-        if (!p.revents || caught)
+        if (!p.revents || caught_signal)
             continue;
-        const ssize_t n = write(fd, data, size < PIPE_BUF ? size : PIPE_BUF); /* a pipe that is ready takes these at once */
+        const ssize_t n = write(fd, data,
+            size < PIPE_BUF ? size : PIPE_BUF); /* a pipe that poll() reports as ready takes PIPE_BUF bytes without blocking */
         if (n < 0 && errno != EINTR && errno != EAGAIN)
             return errno;
         data += n > 0 ? n : 0;
@@ -97,26 +100,26 @@ int cli_write(int fd, const char *data, size_t size)
 
 /* ---- The output of a child ----------------------------------------------------------------------------------------------- */
 
-/* Capture of a child's output: its first and its last `half` bytes. Bytes between them are counted and dropped. */
+/* Capture of a child's output: its first `half` and its last `half` bytes. Bytes between them are counted and dropped. */
 typedef struct capture {
-    cli_text *to; /* receives the first bytes at once, the others by capture_end() */
-    size_t half;
-    size_t head, end; /* bytes in the first half; bytes after it */
+    cli_text *to; /* receives the first bytes at once, the others by capture_append_tail_and_count_dropped() */
+    size_t half_size;
+    size_t head, end; /* numbers of captured bytes: of the first half, and of all later ones */
     char *last;       /* a ring buffer of `half` bytes */
 } capture;
 
 /* Appends output to the capture, which retains its first `half` and its last `half` bytes; bytes between them are dropped. */
-static void capture_add(capture *c, const char *data, size_t size)
+static void capture_append(capture *c, const char *data, size_t size)
 {
-    const size_t first = size < c->half - c->head ? size : c->half - c->head;
-    cli_add(c->to, data, first);
+    const size_t first = size < c->half_size - c->head ? size : c->half_size - c->head;
+    cli_text_append(c->to, data, first);
     c->head += first;
     data += first;
     size -= first;
     if (size && !c->last)
-        c->last = cli_alloc(NULL, c->half, 1);
+        c->last = cli_realloc_array(NULL, c->half_size, 1);
     while (size) {
-        const size_t at = c->end % c->half, n = size < c->half - at ? size : c->half - at;
+        const size_t at = c->end % c->half_size, n = size < c->half_size - at ? size : c->half_size - at;
         memcpy(c->last + at, data, n);
         c->end += n;
         data += n;
@@ -125,30 +128,31 @@ static void capture_add(capture *c, const char *data, size_t size)
 }
 
 /* Appends the last bytes to the text, after a line with the number of dropped bytes. Returns that number. */
-static size_t capture_end(capture *c)
+static size_t capture_append_tail_and_count_dropped(capture *c)
 {
-    const size_t left_out = c->end > c->half ? c->end - c->half : 0, at = left_out ? c->end % c->half : 0;
+    const size_t left_out = c->end > c->half_size ? c->end - c->half_size : 0, at = left_out ? c->end % c->half_size : 0;
     if (left_out)
-        cli_addf(c->to, "\n[... %zu bytes of output are left out here ...]\n", left_out);
+        cli_text_appendf(c->to, "\n[... %zu bytes of output are left out here ...]\n", left_out);
     if (left_out)
-        cli_add(c->to, c->last + at, c->half - at);
-    cli_add(c->to, c->last, left_out ? at : c->end);
+        cli_text_append(c->to, c->last + at, c->half_size - at);
+    cli_text_append(c->to, c->last, left_out ? at : c->end);
     free(c->last);
     c->last = NULL;
     return left_out;
 }
 
-/* Reads the bytes that are available now, at most `most`, into the capture. False: end of file, or an error. */
-static bool read_some(int fd, size_t most, capture *output)
+/* Reads the bytes that are available now, at most max_size, into the capture. Returns false at the end of the file or after an
+ * error. */
+static bool capture_try_read(int fd, size_t max_size, capture *output)
 {
     char buffer[8192];
     ssize_t n = 0;
-    for (size_t room = most; room; room -= (size_t)n) {
-        while ((n = read(fd, buffer, room < sizeof buffer ? room : sizeof buffer)) < 0 && errno == EINTR)
+    for (size_t remaining = max_size; remaining; remaining -= (size_t)n) {
+        while ((n = read(fd, buffer, remaining < sizeof buffer ? remaining : sizeof buffer)) < 0 && errno == EINTR)
             ;
         if (n <= 0)
             return n < 0 && errno == EAGAIN;
-        capture_add(output, buffer, (size_t)n);
+        capture_append(output, buffer, (size_t)n);
     }
     return true;
 }
@@ -156,10 +160,11 @@ static bool read_some(int fd, size_t most, capture *output)
 /* ---- Waiting ------------------------------------------------------------------------------------------------------------- */
 
 /* Seconds that a child may clean up after a signal. Then the child is killed, and waited for as long again. */
-static const double GRACE = 0.3;
+static const double GRACE_SECONDS = 0.3;
 
-/* Lists the pids of this process's children in `to`, as the kernel does: "12 34 ". "": the kernel has no such list. */
-static void list_children(cli_text *to)
+/* Appends the pids of this process's children to `to`, as Linux lists them: "12 34 ". Appends nothing if Linux has no such list.
+ */
+static void process_append_children(cli_text *to)
 {
     char *path = cli_format("/proc/self/task/%ld/children", (long)getpid());
     to->size = 0;
@@ -167,7 +172,8 @@ static void list_children(cli_text *to)
     free(path);
 }
 
-static bool is_listed(const cli_text *list, const char *pid, size_t n)
+/* True if a list of pids "12 34 " contains the pid of n digits. */
+static bool process_list_has_pid(const cli_text *list, const char *pid, size_t n)
 {
     for (const char *p = list->data; p && *p; p += strcspn(p, " "), p += *p == ' ')
         if (strcspn(p, " ") == n && !strncmp(p, pid, n))
@@ -175,18 +181,19 @@ static bool is_listed(const cli_text *list, const char *pid, size_t n)
     return false;
 }
 
-/* Kills processes that an interrupted child left outside of its process group. This process is a subreaper meanwhile, so they
- * become its children as soon as their parents have ended. before: the children that it had already. */
-static void kill_orphans(const cli_text *before)
+/* Kills processes that an interrupted child left outside of its process group. This process is a subreaper at that time, so these
+ * processes become its children as soon as their parents have ended. children_before: this process's earlier children, which are
+ * spared. */
+static void process_kill_new_children(const cli_text *children_before)
 {
     cli_text now = { 0 };
     bool any = true;
-    for (double start = cli_now(); any && cli_now() - start < GRACE;) {
+    for (double start = cli_get_seconds(); any && cli_get_seconds() - start < GRACE_SECONDS;) {
         any = false;
-        list_children(&now);
+        process_append_children(&now);
         for (const char *p = now.data; p && *p; p += strcspn(p, " "), p += *p == ' ') {
             const pid_t pid = (pid_t)atol(p);
-            if (pid <= 0 || is_listed(before, p, strcspn(p, " ")))
+            if (pid <= 0 || process_list_has_pid(children_before, p, strcspn(p, " ")))
                 continue;
             any = true;
             kill(pid, SIGKILL);
@@ -202,14 +209,15 @@ static void kill_orphans(const cli_text *before)
  * child has ended, the output ends with the bytes in the pipe, even if another process holds the pipe open. Then the rest of the
  * process group is killed. limit: seconds after which the child is killed, even if it is stopped; 0: none. Returns the exit
  * status, 128 + the signal, or -1 - errno. */
-static int wait_for(pid_t child, int fd, capture *output, double limit)
+static int process_wait_for_child(pid_t child, int fd, capture *output, double max_seconds)
 {
-    enum { PIPE_MOST = 1 << 20 };
+    enum { MAX_PIPE_SIZE = 1 << 20 };
     static const struct timespec look_again = { .tv_nsec = 20 * 1000 * 1000 };
-    const int process = (int)syscall(SYS_pidfd_open, child, 0); /* -1 before Linux 5.3: only the time out is left */
+    const int process = (int)syscall(
+        SYS_pidfd_open, child, 0); /* -1 before Linux 5.3: then only the timeout of poll() ends the wait */
     int status = 0, sent = 0;
     double signalled = 0;
-    const double begin = cli_now();
+    const double begin = cli_get_seconds();
     bool open = fd >= 0;
     siginfo_t info = { .si_pid = 0 };
     if (open)
@@ -217,27 +225,27 @@ static int wait_for(pid_t child, int fd, capture *output, double limit)
     while (info.si_pid != child) {
         struct pollfd p[] = { { .fd = open ? fd : -1, .events = POLLIN }, { .fd = process, .events = POLLIN } };
         ppoll(p, 2, &look_again, &old_mask);
-        if (caught && !sent) {
-            kill(-child, sent = caught);
-            signalled = cli_now();
+        if (caught_signal && !sent) {
+            kill(-child, sent = caught_signal);
+            signalled = cli_get_seconds();
         }
-        if (sent && cli_now() - signalled > GRACE)
+        if (sent && cli_get_seconds() - signalled > GRACE_SECONDS)
             kill(-child, SIGKILL);
-        if (sent && cli_now() - signalled > 2 * GRACE)
+        if (sent && cli_get_seconds() - signalled > 2 * GRACE_SECONDS)
             break;
-        open = open && read_some(fd, PIPE_MOST, output);
+        open = open && capture_try_read(fd, MAX_PIPE_SIZE, output);
         if (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) && errno != EINTR) {
             status = -1 - errno;
             break;
         }
-        if (limit > 0 && cli_now() - begin > limit)
+        if (max_seconds > 0 && cli_get_seconds() - begin > max_seconds)
             kill(-child, SIGKILL);
     }
     if (open)
-        read_some(fd, PIPE_MOST, output);
+        capture_try_read(fd, MAX_PIPE_SIZE, output);
     if (process >= 0)
         close(process);
-    kill(-child, SIGKILL); /* before the child is reaped: until then its number is not given to another group */
+    kill(-child, SIGKILL); /* killed before the child is reaped, since its number cannot be another group's until then */
     if (status || info.si_pid != child)
         return status ? status : 128 + SIGKILL;
     waitpid(child, &status, 0);
@@ -245,41 +253,42 @@ static int wait_for(pid_t child, int fd, capture *output, double limit)
 }
 
 /* State of a run: the child's output, and the earlier children of this process, from which orphans are told apart. */
-typedef struct run {
+typedef struct child_run {
     capture output;
     cli_text children;
     int was_reaper;
-} run;
+} child_run;
 
-static void run_begin(run *r, cli_text *to, size_t half)
+static void child_run_init(child_run *r, cli_text *to, size_t half_size)
 {
-    *r = (run){ .output = { .to = to, .half = half } };
+    *r = (child_run){ .output = { .to = to, .half_size = half_size } };
     prctl(PR_GET_CHILD_SUBREAPER, &r->was_reaper, 0, 0, 0);
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    list_children(&r->children);
+    process_append_children(&r->children);
 }
 
 /* Ends a run: kills orphans after a signal, restores the subreaper flag and completes the output. Returns the number of output
  * bytes that were dropped. */
-static size_t run_end(run *r)
+static size_t child_run_finish_and_count_dropped(child_run *r)
 {
-    if (caught)
-        kill_orphans(&r->children);
+    if (caught_signal)
+        process_kill_new_children(&r->children);
     prctl(PR_SET_CHILD_SUBREAPER, r->was_reaper, 0, 0, 0);
     cli_text_free(&r->children);
-    return r->output.to ? capture_end(&r->output) : 0;
+    return r->output.to ? capture_append_tail_and_count_dropped(&r->output) : 0;
 }
 
-static bool names_same(const char *a, const char *b)
+/* True if two texts "NAME=value" have the same name. */
+static bool process_is_same_variable_name(const char *a, const char *b)
 {
     const size_t n = (size_t)(strchr(a, '=') - a) + 1;
     return !strncmp(a, b, n);
 }
 
-int cli_run(const char *const *argv, const char *extra_env, cli_text *output)
+int cli_run_program(const char *const *argv, const char *extra_env, cli_text *output)
 {
     enum { OUTPUT_HALF = 1 << 19 };
-    run r;
+    child_run r;
     int fds[2] = { -1, -1 }, error;
     size_t nenv = 0, n = 0;
     pid_t child;
@@ -290,9 +299,9 @@ int cli_run(const char *const *argv, const char *extra_env, cli_text *output)
         return -1 - errno;
     while (environ[nenv])
         nenv++;
-    char **env = cli_alloc(NULL, nenv + 2, sizeof *env);
+    char **env = cli_realloc_array(NULL, nenv + 2, sizeof *env);
     for (size_t i = 0; i < nenv; i++)
-        if (!extra_env || !names_same(extra_env, environ[i]))
+        if (!extra_env || !process_is_same_variable_name(extra_env, environ[i]))
             env[n++] = environ[i];
     if (extra_env)
         env[n++] = (char *)(uintptr_t)extra_env;
@@ -307,40 +316,40 @@ int cli_run(const char *const *argv, const char *extra_env, cli_text *output)
     sigemptyset(&defaults);
     for (size_t i = 0; i < NSIGNALS; i++)
         if (old_actions[i].sa_handler != SIG_IGN)
-            sigaddset(&defaults, signals[i]);
+            sigaddset(&defaults, deferred_signals[i]);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
     posix_spawnattr_setsigmask(&attributes, &old_mask);
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    run_begin(&r, output, OUTPUT_HALF);
+    child_run_init(&r, output, OUTPUT_HALF);
     error = posix_spawnp(&child, argv[0], &actions, &attributes, (char *const *)(uintptr_t)argv, env);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     free(env);
     if (fds[1] >= 0)
         close(fds[1]);
-    const int status = error ? -1 - error : wait_for(child, fds[0], &r.output, 0);
-    run_end(&r);
+    const int status = error ? -1 - error : process_wait_for_child(child, fds[0], &r.output, 0);
+    child_run_finish_and_count_dropped(&r);
     if (fds[0] >= 0)
         close(fds[0]);
     return status;
 }
 
-int cli_run_function(int (*fn)(void *user, int fd), void *user, cli_text *output)
+int cli_run_in_child(int (*fn)(void *user, int fd), void *user, cli_text *output)
 {
-    enum { OUTPUT_HALF = 1 << 26, LIMIT = 30 };
-    run r;
+    enum { OUTPUT_HALF = 1 << 26, LIMIT_SECONDS = 30 };
+    child_run r;
     int fds[2];
     fflush(stdout);
     fflush(stderr);
     if (pipe2(fds, O_CLOEXEC))
         return -1 - errno;
-    run_begin(&r, output, OUTPUT_HALF);
+    child_run_init(&r, output, OUTPUT_HALF);
     const pid_t child = fork();
     if (child == 0) {
         setpgid(0, 0);
         for (size_t i = 0; i < NSIGNALS; i++)
-            sigaction(signals[i], &old_actions[i], NULL);
+            sigaction(deferred_signals[i], &old_actions[i], NULL);
         sigprocmask(SIG_SETMASK, &old_mask, NULL);
         close(fds[0]);
         _exit(fn(user, fds[1]));
@@ -348,37 +357,38 @@ int cli_run_function(int (*fn)(void *user, int fd), void *user, cli_text *output
     if (child > 0)
         setpgid(child, child);
     close(fds[1]);
-    const int status = child < 0 ? -1 - errno : wait_for(child, fds[0], &r.output, LIMIT);
-    const size_t left_out = run_end(&r);
+    const int status = child < 0 ? -1 - errno : process_wait_for_child(child, fds[0], &r.output, LIMIT_SECONDS);
+    const size_t left_out = child_run_finish_and_count_dropped(&r);
     close(fds[0]);
     return left_out ? -1 - EFBIG : status;
 }
 
-static bool executable(const char *path)
+/* True if the path is a regular file that this process may run. */
+static bool process_is_executable(const char *path)
 {
     struct stat s;
     return stat(path, &s) == 0 && S_ISREG(s.st_mode) && access(path, X_OK) == 0;
 }
 
-char *cli_program_path(const char *name)
+char *cli_find_program_path(const char *name)
 {
     if (strchr(name, '/'))
-        return executable(name) ? cli_format("%s", name) : NULL;
+        return process_is_executable(name) ? cli_format("%s", name) : NULL;
     const char *path = getenv("PATH");
     for (const char *p = path ? path : "/usr/bin:/bin"; p; p = strchr(p, ':') ? strchr(p, ':') + 1 : NULL) {
-        char *folder = cli_format("%.*s", (int)strcspn(p, ":"), p), *full = cli_join(folder, name);
-        const bool there = executable(full);
+        char *folder = cli_format("%.*s", (int)strcspn(p, ":"), p), *full = cli_join_path(folder, name);
+        const bool exists = process_is_executable(full);
         free(folder);
-        if (there)
+        if (exists)
             return full;
         free(full);
     }
     return NULL;
 }
 
-bool cli_find_program(const char *name)
+bool cli_is_program_on_path(const char *name)
 {
-    char *path = cli_program_path(name);
+    char *path = cli_find_program_path(name);
     free(path);
     return path != NULL;
 }
@@ -388,8 +398,9 @@ bool cli_find_program(const char *name)
 #define TEMP_PREFIX ".dovetail-build-"
 enum { MAX_DEPTH = 16 }; /* levels of folders that a compiler makes in a temporary folder */
 
-/* Opens a file or folder of this user by its name in a folder, without following a link. -1: none, or another user owns it. */
-static int open_own(int folder, const char *name, struct stat *s)
+/* Opens a file or folder of this user by its name in an open folder, without following a link. Returns its descriptor; -1: there
+ * is none, or another user owns it. */
+static int temp_open_own_entry(int folder, const char *name, struct stat *s)
 {
     const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0 && !fstat(fd, s) && s->st_uid == geteuid())
@@ -399,7 +410,7 @@ static int open_own(int folder, const char *name, struct stat *s)
     return -1;
 }
 
-static DIR *list_folder(int folder)
+static DIR *temp_open_directory_stream(int folder)
 {
     const int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = fd < 0 ? NULL : fdopendir(fd);
@@ -408,19 +419,19 @@ static DIR *list_folder(int folder)
     return list;
 }
 
-/* Removes the entries of an open folder, as far as they are this user's. depth: levels of subfolders to enter. */
-static void remove_content(int folder, int depth)
+/* Removes the entries of an open folder that this user owns. levels: the number of levels of subfolders that are emptied too. */
+static void temp_remove_own_content(int folder, int levels)
 {
-    DIR *list = list_folder(folder);
+    DIR *list = temp_open_directory_stream(folder);
     for (struct dirent *e; list && (e = readdir(list));) {
         struct stat s;
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
             continue;
-        if (!unlinkat(folder, e->d_name, 0) || (errno != EISDIR && errno != EPERM) || !depth)
+        if (!unlinkat(folder, e->d_name, 0) || (errno != EISDIR && errno != EPERM) || !levels)
             continue;
-        const int inner = open_own(folder, e->d_name, &s);
+        const int inner = temp_open_own_entry(folder, e->d_name, &s);
         if (inner >= 0 && S_ISDIR(s.st_mode)) {
-            remove_content(inner, depth - 1);
+            temp_remove_own_content(inner, levels - 1);
             unlinkat(folder, e->d_name, AT_REMOVEDIR);
         }
         if (inner >= 0)
@@ -430,20 +441,21 @@ static void remove_content(int folder, int depth)
         closedir(list);
 }
 
-/* Removes temporary folders, and temporary files of cli_replace(), that dead processes of this user left in a folder. safe: false
- * if other users may rename entries of the folder. Then folders stay, since such a name may be any folder of the user. */
-static void remove_stale(int folder, bool safe)
+/* Removes temporary folders, and temporary files of cli_replace_file(), that dead processes of this user left in a folder. If
+ * other users may rename entries (is_folder_safe false), folders stay, since such a name may have become any folder of the user.
+ */
+static void temp_remove_stale(int folder, bool is_folder_safe)
 {
-    DIR *list = list_folder(folder);
+    DIR *list = temp_open_directory_stream(folder);
     for (struct dirent *e; list && (e = readdir(list));) {
         struct stat s;
         if (strncmp(e->d_name, TEMP_PREFIX, strlen(TEMP_PREFIX)))
             continue;
-        const int fd = open_own(folder, e->d_name, &s);
-        const bool is_folder = fd >= 0 && S_ISDIR(s.st_mode) && (s.st_mode & 0777) == 0700 && safe;
+        const int fd = temp_open_own_entry(folder, e->d_name, &s);
+        const bool is_folder = fd >= 0 && S_ISDIR(s.st_mode) && (s.st_mode & 0777) == 0700 && is_folder_safe;
         if (fd >= 0 && (is_folder || S_ISREG(s.st_mode)) && !flock(fd, LOCK_EX | LOCK_NB)) {
             if (is_folder)
-                remove_content(fd, MAX_DEPTH);
+                temp_remove_own_content(fd, MAX_DEPTH);
             unlinkat(folder, e->d_name, is_folder ? AT_REMOVEDIR : 0);
         }
         if (fd >= 0)
@@ -453,17 +465,17 @@ static void remove_stale(int folder, bool safe)
         closedir(list);
 }
 
-static bool is_safe(const char *folder) { return !dv_folder_check(*folder ? folder : ".", DV_FOLDER_ANY_ROOT); }
+static bool temp_is_safe_folder(const char *folder) { return !dv_folder_check(*folder ? folder : ".", DV_FOLDER_ANY_ROOT); }
 
 /* Returns a folder in which nobody else can rename this user's files: `folder`, or else one for temporary files. NULL: there is
  * none. Container images sometimes have /tmp without its sticky bit. */
-static const char *choose_base(const char *folder)
+static const char *temp_choose_safe_base(const char *folder)
 {
     const char *const bases[] = { getenv("TMPDIR"), "/tmp", getenv("XDG_RUNTIME_DIR"), "/var/tmp", getenv("HOME"), "/dev/shm" };
-    if (is_safe(folder))
+    if (temp_is_safe_folder(folder))
         return *folder ? folder : ".";
     for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)
-        if (bases[i] && *bases[i] == '/' && is_safe(bases[i]) && !access(bases[i], W_OK | X_OK))
+        if (bases[i] && *bases[i] == '/' && temp_is_safe_folder(bases[i]) && !access(bases[i], W_OK | X_OK))
             return bases[i];
     return NULL;
 }
@@ -479,15 +491,16 @@ int cli_temp_make(const char *folder, cli_temp *out)
     *out = (cli_temp){ NULL, -1, -1 };
     if (access(*folder ? folder : ".", W_OK | X_OK)) /* the result is to go there */
         return CLI_FAILED;
-    const char *base = choose_base(folder);
+    const char *base = temp_choose_safe_base(folder);
     if (!base) {
         errno = EPERM;
         return CLI_FAILED;
     }
     if ((out->parent = cli_open_folder(base)) < 0)
         return CLI_FAILED;
-    remove_stale(out->parent, true);
-    for (int attempt = 0; attempt < 100; attempt++) { /* another build may consider the folder stale before it is locked */
+    temp_remove_stale(out->parent, true);
+    for (int attempt = 0; attempt < 100; attempt++) { /* a folder may be removed as stale by another build before it is locked:
+                                                         then the next attempt makes a new one */
         char *path = cli_format("%s/" TEMP_PREFIX "XXXXXX", base);
         struct stat a, b;
         if (!mkdtemp(path)) {
@@ -495,7 +508,7 @@ int cli_temp_make(const char *folder, cli_temp *out)
             break;
         }
         const char *name = strrchr(path, '/') + 1;
-        const int fd = open_own(out->parent, name, &a);
+        const int fd = temp_open_own_entry(out->parent, name, &a);
         if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB) && !fstatat(out->parent, name, &b, AT_SYMLINK_NOFOLLOW) &&
             a.st_ino == b.st_ino && a.st_dev == b.st_dev) {
             out->path = path;
@@ -516,7 +529,7 @@ int cli_temp_make(const char *folder, cli_temp *out)
 void cli_temp_remove(cli_temp *t)
 {
     if (t->path) {
-        remove_content(t->lock, MAX_DEPTH);
+        temp_remove_own_content(t->lock, MAX_DEPTH);
         unlinkat(t->parent, strrchr(t->path, '/') + 1, AT_REMOVEDIR);
         close(t->lock);
         close(t->parent);
@@ -526,7 +539,7 @@ void cli_temp_remove(cli_temp *t)
 }
 
 /* Writes all bytes. Returns 0 or errno. */
-static int write_bytes(int fd, const char *data, size_t size)
+static int file_write_bytes(int fd, const char *data, size_t size)
 {
     while (size) {
         const ssize_t n = write(fd, data, size);
@@ -538,21 +551,21 @@ static int write_bytes(int fd, const char *data, size_t size)
     return 0;
 }
 
-int cli_copy(int from, int to)
+int cli_copy_file(int from_fd, int to_fd)
 {
     char buffer[1 << 16];
     for (;;) {
-        const ssize_t n = read(from, buffer, sizeof buffer);
+        const ssize_t n = read(from_fd, buffer, sizeof buffer);
         if (n < 0 && errno == EINTR)
             continue;
-        const int error = n < 0 ? errno : write_bytes(to, buffer, (size_t)n);
+        const int error = n < 0 ? errno : file_write_bytes(to_fd, buffer, (size_t)n);
         if (n <= 0 || error)
             return error;
     }
 }
 
 /* Makes and locks a new file of this user in a folder. name: receives its name. Returns its descriptor, or -1 with errno set. */
-static int make_file(int folder, mode_t mode, char name[64])
+static int file_make_locked_temporary(int folder, mode_t mode, char name[64])
 {
     for (int attempt = 0; attempt < 100; attempt++) {
         uint64_t random = 0;
@@ -565,35 +578,35 @@ static int make_file(int folder, mode_t mode, char name[64])
             return -1;
         if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &s) && s.st_nlink)
             return fd;
-        if (fd >= 0) /* another process took it for stale before it was locked */
+        if (fd >= 0) /* another process removed the file as stale before it was locked */
             close(fd);
     }
     errno = EBUSY;
     return -1;
 }
 
-int cli_replace(int from, int folder, const char *name)
+int cli_replace_file(int from_fd, int folder_fd, const char *name)
 {
     char draft[64];
     struct stat s;
-    if (fstat(from, &s))
+    if (fstat(from_fd, &s))
         return errno;
-    remove_stale(folder, false);
-    const int to = make_file(folder, s.st_mode & 0777, draft);
+    temp_remove_stale(folder_fd, false);
+    const int to = file_make_locked_temporary(folder_fd, s.st_mode & 0777, draft);
     if (to < 0)
         return errno;
-    int error = lseek(from, 0, SEEK_SET) < 0 ? errno : cli_copy(from, to);
-    if (!error && (fchmod(to, s.st_mode & 0777) || fsync(to) || renameat(folder, draft, folder, name)))
+    int error = lseek(from_fd, 0, SEEK_SET) < 0 ? errno : cli_copy_file(from_fd, to);
+    if (!error && (fchmod(to, s.st_mode & 0777) || fsync(to) || renameat(folder_fd, draft, folder_fd, name)))
         error = errno;
     if (error)
-        unlinkat(folder, draft, 0);
+        unlinkat(folder_fd, draft, 0);
     close(to);
     return error;
 }
 
 /* Writes to a device or a pipe, such as /dev/stdout, or to a file in a folder that takes no new files. A link is followed only if
  * root or this user made it. Returns 0 or errno. */
-static int write_in_place(int folder, const char *name, const char *data, size_t size)
+static int file_write_in_place(int folder, const char *name, const char *data, size_t size)
 {
     struct stat s;
     const bool is_link = !fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW) && S_ISLNK(s.st_mode);
@@ -602,7 +615,7 @@ static int write_in_place(int folder, const char *name, const char *data, size_t
     const int fd = openat(folder, name, O_WRONLY | O_TRUNC | O_CLOEXEC | (is_link ? 0 : O_NOFOLLOW));
     if (fd < 0)
         return errno;
-    const int error = write_bytes(fd, data, size);
+    const int error = file_write_bytes(fd, data, size);
     return close(fd) && !error ? errno : error;
 }
 
@@ -618,13 +631,13 @@ int cli_write_file(const char *path, const char *data, size_t size)
     if (!error && fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW) && errno != ENOENT)
         error = errno;
     if (!error && S_ISREG(s.st_mode)) {
-        error = fchmod(content, s.st_mode & 0777) ? errno : write_bytes(content, data, size);
-        error = error ? error : cli_replace(content, folder, name);
+        error = fchmod(content, s.st_mode & 0777) ? errno : file_write_bytes(content, data, size);
+        error = error ? error : cli_replace_file(content, folder, name);
     }
     if (!error && !S_ISREG(s.st_mode))
-        error = write_in_place(folder, name, data, size);
+        error = file_write_in_place(folder, name, data, size);
     else if (error == EACCES || error == EROFS)
-        error = write_in_place(folder, name, data, size);
+        error = file_write_in_place(folder, name, data, size);
     if (folder >= 0)
         close(folder);
     if (content >= 0)
@@ -633,40 +646,40 @@ int cli_write_file(const char *path, const char *data, size_t size)
     return error;
 }
 
-/* The path of a program in a folder; NULL: not found. */
-static char *program_in(const char *folder, const char *program)
+/* Returns the path of a program in a folder, which the caller frees; NULL: the folder has no such program. */
+static char *process_new_program_path_in_folder(const char *folder, const char *program)
 {
-    char *path = cli_join(folder, program);
+    char *path = cli_join_path(folder, program);
     if (!access(path, X_OK))
         return path;
     free(path);
     return NULL;
 }
 
-char *cli_find_python(void)
+char *cli_new_python_path(void)
 {
     const char *given = getenv("DOVETAIL_PYTHON"), *active = getenv("VIRTUAL_ENV");
     char *python = NULL;
     if (given)
         return *given ? cli_format("%s", given) : NULL;
-    if (strstr(cli_home(), "/site-packages/")) {
-        char *folder = cli_format("%s", cli_home()), *slash;
+    if (strstr(cli_find_home(), "/site-packages/")) {
+        char *folder = cli_format("%s", cli_find_home()), *slash;
         while (!python && (slash = strrchr(folder, '/')) && slash > folder) {
             *slash = 0;
-            python = program_in(folder, "bin/python3");
+            python = process_new_program_path_in_folder(folder, "bin/python3");
         }
         free(folder);
     }
     if (!python && active && *active)
-        python = program_in(active, "bin/python3");
+        python = process_new_program_path_in_folder(active, "bin/python3");
     for (const char *const *name = (const char *const[]){ "python3", "python", NULL }; !python && *name; name++)
-        python = cli_find_program(*name) ? cli_format("%s", *name) : NULL;
+        python = cli_is_program_on_path(*name) ? cli_format("%s", *name) : NULL;
     return python;
 }
 
-char *cli_own_package(void)
+char *cli_make_python_path(void)
 {
-    char *folder = cli_join(cli_home(), "python"), *file = cli_join(folder, "dovetail/__init__.py");
+    char *folder = cli_join_path(cli_find_home(), "python"), *file = cli_join_path(folder, "dovetail/__init__.py");
     const char *const path = getenv("PYTHONPATH");
     char *setting = access(file, R_OK) ? NULL
                                        : cli_format("PYTHONPATH=%s%s%s", folder, path && *path ? ":" : "", path ? path : "");
@@ -675,17 +688,17 @@ char *cli_own_package(void)
     return setting;
 }
 
-int cli_run_bridge(const char *bridge, const char *what, const char *out, const cli_args *args)
+int cli_run_bridge(const char *bridge, const char *action, const char *out_path, const cli_args *args)
 {
-    char *python = cli_find_python(), *module = cli_format("dovetail.%s", bridge), *path = cli_own_package();
+    char *python = cli_new_python_path(), *module = cli_format("dovetail.%s", bridge), *path = cli_make_python_path();
     if (!python)
         return cli_fail("no Python is installed beside this command, active or on PATH");
-    const char **argv = cli_alloc(NULL, args->nwords + 7, sizeof *argv);
-    const char *const head[] = { python, "-P", "-m", module, what, out };
+    const char **argv = cli_realloc_array(NULL, args->noperands + 7, sizeof *argv);
+    const char *const head[] = { python, "-P", "-m", module, action, out_path };
     memcpy(argv, head, sizeof head);
-    memcpy(argv + 6, args->words, args->nwords * sizeof *argv);
-    argv[6 + args->nwords] = NULL;
-    const int status = cli_run(argv, path, NULL);
+    memcpy(argv + 6, args->operands, args->noperands * sizeof *argv);
+    argv[6 + args->noperands] = NULL;
+    const int status = cli_run_program(argv, path, NULL);
     free(argv);
     free(path);
     free(module);

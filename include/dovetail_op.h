@@ -30,12 +30,12 @@
 extern "C" {
 #endif
 
-#define DV_ABI_MAJOR 1 /* part of the exported symbol's name: dovetail_library_1 */
-#define DV_ABI_MINOR 0 /* grows when a struct here grows */
+#define DV_ABI_MAJOR 1 /* the major version, part of the exported symbol's name: dovetail_library_1 */
+#define DV_ABI_MINOR 0 /* the minor version, which grows when a struct here grows */
 
 /* ---- Status ------------------------------------------------------------------------------------------------------------ */
 
-/* X(name, number, text). 0 is success; a kernel returns one of these, with a message by dv_error(). */
+/* X(name, number, text). 0 is success. A kernel returns one of these numbers, and sets a message by dv_error(). */
 #define DV_STATUSES(X)                                       \
     X(OK, 0, "success")                                      \
     X(EINVAL, -1, "invalid argument")                        \
@@ -59,7 +59,7 @@ extern "C" {
     X(EIO, -19, "input/output error")                        \
     X(ELIMIT, -20, "a limit was exceeded")                   \
     X(EHOST, -21, "the host framework failed")               \
-    X(ENATIVE, -22, "the host runs the native form")
+    X(ENATIVE, -22, "the host runs the decomposition")
 
 enum dv_status {
 #define DV__STATUS(name, number, text) DV_##name = number,
@@ -120,7 +120,7 @@ enum dv_float_form { DV_FLOAT_NONE, DV_FLOAT_IEEE, DV_FLOAT_FN, DV_FLOAT_FNUZ, D
     X(handle, 3, 64, 0, 0, 0, NONE, -1, "")
 /* clang-format on */
 
-enum dv_dtype_key { /* DV_DTYPE_f32 and so on: code | bits << 8 | lanes << 16 */
+enum dv_dtype_key { /* DV_DTYPE_f32 and so on: the number that dv_dtype_key() gives, code | bits << 8 | lanes << 16 */
 #define DV__DTYPE(name, code, bits, ...) DV_DTYPE_##name = (code) | (bits) << 8 | 1 << 16,
     DV_DTYPES(DV__DTYPE)
 #undef DV__DTYPE
@@ -162,13 +162,13 @@ typedef struct dv_tensor {
 
 typedef struct dv_complex { double re, im; } dv_complex;
 /* clang-format off */
-typedef struct dv_string { const char *data; size_t size; } dv_string; /* data[size] is 0 */
+typedef struct dv_string { const char *data; size_t size; } dv_string; /* text of `size` bytes; data[size] is 0 */
 /* clang-format on */
 typedef struct dv_layout { int32_t value; } dv_layout; /* PyTorch's Layout number: 0 is strided */
 typedef struct dv_memory_format {
     int32_t value;
-} dv_memory_format;                       /* 0 contiguous, 1 preserve, 2 channels_last, 3 channels_last_3d */
-typedef struct dv_generator dv_generator; /* opaque: see dv_random() */
+} dv_memory_format; /* PyTorch's MemoryFormat number: 0 contiguous, 1 preserve, 2 channels_last, 3 channels_last_3d */
+typedef struct dv_generator dv_generator; /* an opaque generator of random numbers, for dv_random() */
 
 enum dv_scalar_kind { DV_SCALAR_INT = 1, DV_SCALAR_FLOAT, DV_SCALAR_BOOL, DV_SCALAR_COMPLEX };
 typedef struct dv_scalar {
@@ -215,10 +215,19 @@ typedef struct dv_opt_scalars { bool has; dv_scalars value; } dv_opt_scalars;
 /* The one table of C types and the schema types they carry:
  * X(name, number, C type, word of the schema, form, the field type that it is made of, the value that carries it, its member).
  * The form says how the schema uses the word: alone (ONE; POINTER: the same, and NULL is None), T[] (LIST), T? (OPTIONAL), (a!)
- * or a returned tensor (WRITTEN), a returned number (RESULT). int stands for SymInt too. A Scalar's dv_value has the type of its
- * number. Value and member are those of dv_value. A struct field of any other C type does not compile; a field whose schema type
- * differs is refused when the library is loaded. */
-enum dv_field_form { DV_FORM_ONE, DV_FORM_POINTER, DV_FORM_LIST, DV_FORM_OPTIONAL, DV_FORM_WRITTEN, DV_FORM_RESULT };
+ * or a returned tensor (WRITTEN), a returned number (RESULT). int stands for SymInt too. NUMBER is ONE for a Scalar, whose
+ * dv_value has the type of its number. Value and member are those of dv_value, whose types are the rows of form ONE, POINTER and
+ * LIST, in their order. A struct field of any other C type does not compile; a field whose schema type differs is refused when
+ * the library is loaded. */
+enum dv_field_form {
+    DV_FORM_ONE,
+    DV_FORM_POINTER,
+    DV_FORM_LIST,
+    DV_FORM_OPTIONAL,
+    DV_FORM_WRITTEN,
+    DV_FORM_RESULT,
+    DV_FORM_NUMBER = DV_FORM_ONE
+};
 /* clang-format off */
 #define DV_FIELD_TYPES(X)                                                                                                 \
     X(TENSOR, 1, const dv_tensor *, "Tensor", POINTER, TENSOR, TENSOR, tensor)                                            \
@@ -226,9 +235,9 @@ enum dv_field_form { DV_FORM_ONE, DV_FORM_POINTER, DV_FORM_LIST, DV_FORM_OPTIONA
     X(INT, 3, int64_t, "int", ONE, INT, INT, i)                                                                           \
     X(FLOAT, 4, double, "float", ONE, FLOAT, FLOAT, f)                                                                    \
     X(BOOL, 5, bool, "bool", ONE, BOOL, BOOL, b)                                                                          \
-    X(STRING, 6, dv_string, "str", ONE, STRING, STRING, s)                                                                \
-    X(SCALAR, 7, dv_scalar, "Scalar", ONE, SCALAR, FLOAT, f)                                                              \
     X(COMPLEX, 8, dv_complex, "complex", ONE, COMPLEX, COMPLEX, c)                                                        \
+    X(STRING, 6, dv_string, "str", ONE, STRING, STRING, s)                                                                \
+    X(SCALAR, 7, dv_scalar, "Scalar", NUMBER, SCALAR, FLOAT, f)                                                           \
     X(DTYPE, 9, dv_dtype, "ScalarType", ONE, DTYPE, DTYPE, dtype)                                                         \
     X(DEVICE, 10, dv_device, "Device", ONE, DEVICE, DEVICE, device)                                                       \
     X(LAYOUT, 11, dv_layout, "Layout", ONE, LAYOUT, LAYOUT, layout)                                                       \
@@ -278,55 +287,64 @@ typedef int (*dv_kernel_fn)(dv_context *ctx, const void *frame);
 
 typedef struct dv_field_decl {
     uint32_t size;
-    uint32_t type;    /* enum dv_field_type */
-    const char *name; /* the field default_ stands for the argument default if the schema has no default_ */
+    uint32_t type;    /* enum dv_field_type of the field */
+    const char *name; /* name of the field; the field default_ is for the argument default if the schema has no default_ */
     size_t offset;
 } dv_field_decl;
 
-/* One kernel row. Rows are tried in order of priority (higher first), then as written: put the best first. */
+/* One kernel. Kernels are tried in order of priority (higher first), then as written: put the best first. */
 typedef struct dv_kernel_decl {
     uint32_t size;
     int32_t priority;
-    const char *name;   /* the C function, for explain and errors */
-    const char *device; /* "cpu", "cuda", "npu": DLPack's device, by name */
-    const char *dtypes; /* "f32 bf16": the contract's first dtype variable; "T=f32, U=i32 i64": by name; NULL: any */
-    const char *isa;    /* "avx2", "avx512", "avx512vnni+avx512bf16"...: what the processor must have, all of it; NULL: nothing */
-    const char *when;   /* a predicate in the contract's language over sizes and arguments; NULL: always */
-    const char *takes;  /* "strided(x), last_contiguous(y), align(z, 64)": overrides the contract's facts for this row */
-    const char *provider; /* who made it; NULL: the library */
+    const char *name;   /* name of the C function, for `dovetail explain` and messages */
+    const char *device; /* the device type's name: "cpu", "cuda" or "npu" */
+    const char *dtypes; /* the accepted dtypes: "f32 bf16" of the contract's first dtype variable, "T=f32, U=i32 i64" of named
+                           variables; NULL: any */
+    const char
+        *isa; /* the instruction sets that the processor must have, all of them: "avx2", "avx512vnni+avx512bf16"; NULL: none */
+    const char *when;     /* a predicate over sizes and arguments, in the contract's language; NULL: always true */
+    const char *takes;    /* the layouts that this kernel accepts, in place of the contract's layout facts: "strided(x),
+                           * last_contiguous(y), align(z, 64)" */
+    const char *provider; /* who made the kernel; NULL: the library's provider */
     dv_kernel_fn run;
-    int64_t split;  /* >0: may be split over threads along the leading parallel dims, at multiples of this number */
+    int64_t split;  /* above 0: the call may be split over threads along the leading parallel dims, into slices of at least this
+                     * many steps; 0: never */
     uint32_t flags; /* enum dv_kernel_flags */
     uint32_t reserved;
 } dv_kernel_decl;
 
 enum dv_kernel_flags {
-    DV_KERNEL_REFERENCE =
-        1, /* the reference row, plain and slow on purpose: tried last; `dovetail check` compares other rows with it */
-    DV_KERNEL_LIST =
-        2, /* the name is a call, "f(x, float(eps))", of another system's function: checked against the schema at load */
+    DV_KERNEL_REFERENCE = 1, /* the reference kernel, which is simple and slow on purpose: tried last; `dovetail check` compares
+                                other kernels with it */
+    DV_KERNEL_FOREIGN = 2,   /* the kernel's name is a call of another system's function, "f(x, float(eps))", which is checked
+                                against the schema at load */
 };
 
-/* A shape function in C, for shapes that a contract cannot express: it sets shape and dtype of each result by dv_set_output(). */
+/* A shape function: a C function for shapes that a contract cannot express. It sets shape and dtype of each result by
+ * dv_set_output(), and returns a status. */
 typedef int (*dv_shape_fn)(dv_context *ctx, const void *frame);
 
 typedef struct dv_operator_decl {
     uint32_t size;
     uint32_t flags;
-    const char *name;     /* as given to DV_OPERATOR; the schema's name has precedence */
-    const char *schema;   /* PyTorch's grammar; NULL: inferred from the struct and .mutates */
-    const char *mutates;  /* without a schema: the fields that are written in place, "a, b"; other dv_tensor* are results */
-    const char *contract; /* docs/contract.md */
-    const char *native;   /* the same computation by base operators, for fusing compilers and as a reference */
-    const char *gradient; /* "x, w: f_grad(grad, x, w); y: mul(grad, x)" */
-    const char *tangent;  /* forward mode: formulas over x_t for each result: "result: mul(x_t, cos(x))" */
-    const char *tags;     /* "needs_fixed_stride_order pt2_compliant_tag" */
-    const char *doc;      /* one paragraph: becomes help() in Python and the text of `dovetail info` */
+    const char *name;    /* the name in DV_OPERATOR; the name in the schema has precedence */
+    const char *schema;  /* the schema in PyTorch's grammar; NULL: inferred from the struct and .mutates */
+    const char *mutates; /* for operators without a schema: the fields that are written in place, "a, b"; other fields dv_tensor *
+                            are results */
+    const char *contract; /* the contract (docs/contract.md); NULL: none */
+    const char *native;   /* the decomposition: the same computation by base operators, for fusing compilers and as a reference;
+                             NULL: none */
+    const char *gradient; /* gradient formulas: "x, w: f_grad(grad, x, w); y: mul(grad, x)"; NULL: none */
+    const char
+        *tangent;     /* forward-mode formulas over the tangents x_t, for each result: "result: mul(x_t, cos(x))"; NULL: none */
+    const char *tags; /* PyTorch's tags, separated by spaces: "needs_fixed_stride_order pt2_compliant_tag" */
+    const char *doc;  /* one paragraph of text: help() in Python and `dovetail info` show it */
     uint32_t frame_size;
-    uint32_t line; /* where it was declared */
+    uint32_t line; /* line of the declaration */
     const char *file;
-    const dv_field_decl *const *fields;   /* NULL-terminated */
-    const dv_kernel_decl *const *kernels; /* NULL-terminated, best first; NULL: the native form is the kernel */
+    const dv_field_decl *const *fields; /* NULL-terminated */
+    const dv_kernel_decl *const
+        *kernels; /* NULL-terminated array, the best kernel first; NULL: no kernels, so the decomposition runs */
     dv_shape_fn shape;
 } dv_operator_decl;
 
@@ -346,7 +364,7 @@ typedef struct dv_operator_decl {
 
 enum {
     DV_NOTE_DIGEST = 0x44560001
-}; /* the type of the note that a binary may hold: XXH64 of its loaded bytes and the complement */
+}; /* type of the ELF note that a binary may have: XXH64 of its loaded bytes, and the complement */
 enum dv_library_kind { DV_LIBRARY_DEF = 0, DV_LIBRARY_FRAGMENT = 1, DV_LIBRARY_IMPL = 2 };
 
 typedef struct dv_library_decl {
@@ -354,25 +372,26 @@ typedef struct dv_library_decl {
     uint32_t abi_minor;
     uint32_t kind; /* enum dv_library_kind */
     uint32_t reserved;
-    const char *name;                         /* the namespace, as in torch.ops.<name> */
-    const char *version;                      /* "1.2.3"; NULL: none */
-    const char *provider;                     /* for DV_LIBRARY_IMPL: who adds these kernels */
+    const char *name;                         /* the namespace of the operators, as in torch.ops.<name> */
+    const char *version;                      /* the library's version, "1.2.3"; NULL: none */
+    const char *provider;                     /* who adds the kernels of a DV_LIBRARY_IMPL */
     const dv_operator_decl *const *operators; /* NULL-terminated */
 } dv_library_decl;
 
 /* ---- What a kernel can request of the runtime---------------------------------------------------------------------------- */
 
 enum dv_context_flags {
-    DV_CTX_DETERMINISTIC = 1, /* the caller wants the same bits every time */
-    DV_CTX_CHECK = 2,         /* check mode: spend time on finding bad values in tensors */
-    DV_CTX_LARGE =
-        4, /* what the call writes (not this slice of it alone) is larger than the processor's last cache, or than 32 MB */
+    DV_CTX_DETERMINISTIC = 1, /* the caller wants bit-identical results in every run */
+    DV_CTX_CHECK = 2,         /* check mode: the kernel should look for invalid values in tensors, even if that takes time */
+    DV_CTX_EXCEEDS_CACHE =
+        4, /* the tensors that the whole call writes have more bytes than the processor's last-level cache, or than 32 MB */
 };
 
 typedef int (*dv_range_fn)(void *arg, int64_t begin, int64_t end);
 typedef int (*dv_scratch_fn)(void *arg, int64_t begin, int64_t end, void *scratch);
 
-/* Entries are only ever added at the end. Call them through the inline functions below. */
+/* The functions that the runtime provides to kernels. New entries are added at the end only. Kernels call them through the
+ * inline functions below. */
 typedef struct dv_services {
     uint32_t size;
     uint32_t reserved;
@@ -388,16 +407,19 @@ typedef struct dv_services {
         dv_context *ctx, int64_t begin, int64_t end, int64_t grain, size_t bytes, dv_scratch_fn fn, void *arg);
 } dv_services;
 
-/* Belongs to one call (or one slice of it): a kernel does not keep it. Read later fields only if size includes them. */
+/* The context of one call (or of one slice of a call), which a kernel may use until it returns. Read later fields only if
+ * size includes them. */
 struct dv_context {
     uint32_t size;
     uint32_t flags; /* enum dv_context_flags */
     const dv_services *services;
-    void *workspace; /* as many bytes as the contract's workspace says, 64-byte aligned, contents undefined */
+    void *
+        workspace; /* memory of workspace_size bytes, as the contract's workspace declares; 64-byte aligned, contents undefined */
     size_t workspace_size;
     void *stream; /* the device's current stream; NULL on the CPU */
     dv_device device;
-    const int64_t *origin; /* in a split row, the index of this slice's first element in each leading dim; NULL: not split */
+    const int64_t *origin; /* in a split kernel, the index of this slice's first element in each of the origin_ndim leading dims;
+                              NULL: not split */
     int32_t origin_ndim;
     uint32_t reserved;
 };
@@ -410,8 +432,8 @@ struct dv_context {
 #define DV_INLINE static inline
 #endif
 
-/* Set the call's error message and return status: `return dv_error(ctx, DV_EINVAL, "token %lld is out of range", t);`
- * A call keeps its first error, also among worker threads. The message is copied. A status of 0 becomes DV_EKERNEL. */
+/* Sets the call's error message and returns status: `return dv_error(ctx, DV_EINVAL, "token %lld is out of range", t);` The
+ * first error of a call stays, also among worker threads. The message is copied. A status of 0 becomes DV_EKERNEL. */
 DV__PRINTF(3, 4) static inline int dv_error(dv_context *ctx, int status, const char *format, ...)
 {
     va_list args;
@@ -420,24 +442,24 @@ DV__PRINTF(3, 4) static inline int dv_error(dv_context *ctx, int status, const c
     va_end(args);
     return status;
 }
-/* Returns a status that the compiler knows is not 0. So it does not warn of variables that a function sets only if it does not
- * fail. */
+/* Returns status, or DV_EKERNEL for 0. So the compiler knows that the value is not 0, and does not warn about variables that
+ * a function sets only on success. */
 DV_INLINE int dv__not_ok(int status) { return status ? status : DV_EKERNEL; }
 #define dv_error(...) dv__not_ok(dv_error(__VA_ARGS__))
 
-/* Memory that is freed when the kernel returns. alignment is a power of two; NULL when out of memory (the error is already set:
- * return DV_ENOMEM). For the kernel's own thread: in a piece of dv_parallel_for() it is an error. Allocate before the loop, or
- * run the loop by dv_parallel_scratch(). */
+/* Allocates memory that is freed when the kernel returns. alignment is a power of two. Returns NULL if memory is out (the
+ * error is already set: return DV_ENOMEM). Call it on the kernel's own thread: in a chunk of dv_parallel_for() it fails.
+ * Allocate before the loop, or run the loop by dv_parallel_scratch(). */
 static inline void *dv_alloc(dv_context *ctx, size_t bytes, size_t alignment)
 {
     return ctx->services->alloc(ctx, bytes, alignment);
 }
 
-/* Run fn over [begin, end) in pieces of at least grain on the host's threads, and wait. There are size / grain pieces, rounded
- * down, at least one and at most 256: 300 elements with grain 256 are one piece, 600 are two of 300. They depend on the range and
- * the grain, never on the number of threads. The first non-zero return stops what has not begun and is returned. A piece may call
- * dv_error() and dv_parallel_for(); dv_alloc(), dv_set_output(), dv_random() and calls of operators are for the kernel's own
- * thread. */
+/* Runs fn over [begin, end) in chunks of at least `grain` indices on the host's threads, and waits. There are size / grain
+ * chunks, rounded down, at least one and at most 256: with grain 256, 300 elements are one chunk, and 600 are two of 300.
+ * The chunks depend on the range and the grain, never on the number of threads. Returns the first non-zero value of fn,
+ * after which no further chunk begins. A chunk may call dv_error() and dv_parallel_for(). dv_alloc(), dv_set_output(),
+ * dv_random() and calls of operators are for the kernel's own thread. */
 static inline int dv_parallel_for(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
 {
     return ctx->services->parallel_for(ctx, begin, end, grain, fn, arg);
@@ -450,49 +472,51 @@ typedef struct dv__scratch_loop {
     void *arg;
 } dv__scratch_loop;
 
-/* A piece on a runtime that does not have parallel_scratch. */
-static inline int dv__scratch_piece(void *arg, int64_t begin, int64_t end)
+/* Runs a chunk with scratch that it allocates itself, on a runtime without parallel_scratch. Returns a status. */
+static inline int dv__scratch_chunk(void *arg, int64_t begin, int64_t end)
 {
     const dv__scratch_loop *l = (const dv__scratch_loop *)arg;
     void *scratch = l->bytes > SIZE_MAX - 128 ? NULL : aligned_alloc(64, l->bytes / 64 * 64 + 64);
-    const int status = scratch ? l->fn(l->arg, begin, end, scratch)
-                               : dv_error(l->ctx, DV_ENOMEM, "out of memory: %zu bytes for a piece of a loop", l->bytes);
+    const int status = scratch
+        ? l->fn(l->arg, begin, end, scratch)
+        : dv_error(l->ctx, DV_ENOMEM, "out of memory: %zu bytes of scratch for a chunk of a loop", l->bytes);
     free(scratch);
     return status;
 }
 
-/* dv_parallel_for() in which each piece gets `bytes` of memory: 64-byte aligned, contents undefined, its own until it returns. A
- * thread hands the memory of a piece on to its next piece, so a loop takes as much as its threads need, not its pieces. Memory is
- * freed at the end, on errors too. A piece may run such a loop itself, with other memory. DV_ENOMEM: the error is already set. */
+/* Does as dv_parallel_for(), and gives each chunk `bytes` of scratch: 64-byte aligned, contents undefined, used by no other
+ * chunk until this one returns. A thread's next chunk gets the same memory, so a loop allocates as much as its threads need.
+ * The scratch is freed at the end, on errors too. A chunk may run such a loop itself, with other scratch. DV_ENOMEM: the
+ * error is already set. */
 static inline int dv_parallel_scratch(
     dv_context *ctx, int64_t begin, int64_t end, int64_t grain, size_t bytes, dv_scratch_fn fn, void *arg)
 {
     if (ctx->services->size >= offsetof(dv_services, parallel_scratch) + sizeof ctx->services->parallel_scratch)
         return ctx->services->parallel_scratch(ctx, begin, end, grain, bytes, fn, arg);
     dv__scratch_loop l = { ctx, bytes, fn, arg };
-    return dv_parallel_for(ctx, begin, end, grain, dv__scratch_piece, &l);
+    return dv_parallel_for(ctx, begin, end, grain, dv__scratch_chunk, &l);
 }
 
-/* In a shape function: set dtype and shape of a result. In a kernel: allocate a result whose size depends on data (`unbacked` in
- * the contract); this fills out->data, shape and strides. */
+/* In a shape function: sets dtype and shape of a result. In a kernel: allocates a result whose size depends on data
+ * (`unbacked` in the contract), and fills out->data, shape and strides. Returns a status. */
 static inline int dv_set_output(dv_context *ctx, dv_tensor *out, dv_dtype dtype, int32_t ndim, const int64_t *shape)
 {
     return ctx->services->set_output(ctx, out, dtype, ndim, shape);
 }
 
-/* Reserve count random numbers of the generator (NULL: the host's default one): the call's numbers are offset to offset + count -
- * 1 of the sequence that seed selects (dovetail_random.h). Both count in numbers of 32 bits, not in blocks of four. In a row with
- * .split each slice gets a seed of its own, so number i of a slice is offset + i, without ctx->origin. Declare the tag
- * nondeterministic_seeded. */
+/* Reserves `count` random numbers of the generator (NULL: the host's default one). The call's numbers are offset to offset +
+ * count - 1 of the sequence that *seed selects (dovetail_random.h). Both count numbers of 32 bits, not blocks of four. In a
+ * kernel with .split each slice gets a seed of its own, so number i of a slice is offset + i, without ctx->origin. Declare
+ * the tag nondeterministic_seeded. Returns a status. */
 static inline int dv_random(dv_context *ctx, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset)
 {
     return ctx->services->random(ctx, generator, count, seed, offset);
 }
 
-/* A named object of the host, such as a layer of a forward context. NULL: not found (the error is already set). */
+/* Returns a named object of the host, such as a layer of a forward context. NULL: not found (the error is already set). */
 static inline const void *dv_object(dv_context *ctx, const char *name) { return ctx->services->object(ctx, name); }
 
-/* An extension of a later runtime, by name; NULL: this runtime does not have it. */
+/* Returns an extension of this runtime, by name; NULL: the runtime does not have it. */
 static inline const void *dv_query(dv_context *ctx, const char *name) { return ctx->services->query(ctx, name); }
 
 #if defined(__GNUC__)
@@ -501,7 +525,8 @@ static inline const void *dv_query(dv_context *ctx, const char *name) { return c
 #define DV__NO_VECTOR(x) (void)(x)
 #endif
 
-/* Product of the first n dims: a tensor x has dv_numel_leading(x, x->ndim - 1) rows of x->shape[x->ndim - 1] elements. */
+/* Returns the product of the first n sizes: a tensor x has dv_numel_leading(x, x->ndim - 1) rows of x->shape[x->ndim - 1]
+ * elements. */
 static inline int64_t dv_numel_leading(const dv_tensor *t, int32_t n)
 {
     int64_t m = 1;
@@ -512,7 +537,7 @@ static inline int64_t dv_numel_leading(const dv_tensor *t, int32_t n)
     return m;
 }
 
-/* Number of elements. The runtime has already made sure that it does not overflow. */
+/* Returns the number of elements. The runtime has verified that the number does not overflow. */
 static inline int64_t dv_numel(const dv_tensor *t) { return dv_numel_leading(t, t->ndim); }
 
 /* ---- Elements of half precision, in forms that compilers vectorise ------------------------------------------------------- */
@@ -530,7 +555,7 @@ DV_INLINE uint32_t dv__bits_of_f32(float x)
     return bits;
 }
 DV_INLINE float dv_bf16_to_f32(uint16_t h) { return dv__f32_from_bits((uint32_t)h << 16); }
-DV_INLINE uint16_t dv_f32_to_bf16(float x) /* round to nearest even; NaN stays NaN */
+DV_INLINE uint16_t dv_f32_to_bf16(float x) /* rounds to nearest even; NaN stays NaN */
 {
     const uint32_t u = dv__bits_of_f32(x);
     const uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
@@ -542,7 +567,7 @@ DV_INLINE float dv_f16_to_f32(uint16_t h) /* exact: multiplying by 2^112 moves t
     const uint32_t finite = dv__bits_of_f32(dv__f32_from_bits(rest) * 0x1p112f);
     return dv__f32_from_bits(sign | ((h & 0x7c00u) == 0x7c00u ? (rest | 0x7f800000u) : finite));
 }
-DV_INLINE uint16_t dv_f32_to_f16(float x) /* round to nearest even */
+DV_INLINE uint16_t dv_f32_to_f16(float x) /* rounds to nearest even */
 {
     const uint32_t u = dv__bits_of_f32(x), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
     const uint32_t normal = (a + 0xfffu + (a >> 13 & 1) - 0x38000000u) >> 13;
@@ -551,8 +576,8 @@ DV_INLINE uint16_t dv_f32_to_f16(float x) /* round to nearest even */
     return (uint16_t)(sign | (a >= 0x477ff000u ? big : a < 0x38800000u ? small : normal));
 }
 
-/* Load and store an element of dtype f32, bf16 or f16 as float. With a constant dtype the switch disappears, and another dtype
- * does not compile (with -O1 or more). */
+/* dv_get() loads and dv_put() stores an element of dtype f32, bf16 or f16 as float. With a constant dtype the switch
+ * disappears, and any other dtype does not compile (with -O1 or more). */
 #if defined(__OPTIMIZE__) && defined(__has_attribute) && !defined(__CUDACC__)
 #if __has_attribute(error)
 #define DV__FLOAT_ONLY(dtype)                                                                                              \
@@ -587,7 +612,8 @@ DV_INLINE void dv_put(void *data, int64_t i, uint32_t dtype, float x)
     }
 }
 
-/* The same with double, and also for f64: for reference rows, whose speed does not matter. */
+/* dv_get_f64() loads and dv_put_f64() stores an element of dtype f64, f32, bf16 or f16 as double. They are for reference
+ * kernels, whose speed does not matter. */
 DV_INLINE double dv_get_f64(const void *data, int64_t i, uint32_t dtype)
 {
     return dtype == DV_DTYPE_f64 ? ((const double *)data)[i] : (double)dv_get(data, i, dtype);
@@ -600,7 +626,8 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
         dv_put(data, i, dtype, (float)x);
 }
 
-/* An element of an integer dtype or bool, and n elements of any real dtype down to 8 bits as double: how reference rows read. */
+/* dv_get_i64() loads an element of an integer dtype or bool. dv_load_f64() loads n elements, from index `start` on, of any
+ * real dtype of at least 8 bits as double. Reference kernels read their tensors with them. */
 static inline int64_t dv_get_i64(const void *data, int64_t i, uint32_t dtype)
 {
     switch (dtype) {
@@ -608,7 +635,7 @@ static inline int64_t dv_get_i64(const void *data, int64_t i, uint32_t dtype)
     case DV_DTYPE_i16: return ((const int16_t *)data)[i];
     case DV_DTYPE_i32: return ((const int32_t *)data)[i];
     case DV_DTYPE_i64: return ((const int64_t *)data)[i];
-    case DV_DTYPE_bool: return ((const uint8_t *)data)[i] != 0; /* a host may have any byte there */
+    case DV_DTYPE_bool: return ((const uint8_t *)data)[i] != 0; /* a host's bool may be any byte; non-zero is true */
     default: return ((const uint8_t *)data)[i];
     }
 }
@@ -669,8 +696,8 @@ static inline void dv_load_f64(double *to, const void *data, int64_t start, int6
 #define DV__FIELDS_OF(...) DV_FIELDS(__VA_ARGS__)
 /* clang-format on */
 
-/* DV_KERNEL(struct frame, device, dtypes, function, .isa = ..., ...): one row. A function that takes another frame does not
- * compile. */
+/* DV_KERNEL(struct frame, device, dtypes, function, .isa = ..., ...): one kernel. A function that has another struct as its
+ * parameter does not compile. */
 #define DV_KERNEL(FRAME, DEVICE, DTYPES, FN, ...)                                                          \
     &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl),                                               \
         .name = #FN,                                                                                       \
@@ -680,14 +707,14 @@ static inline void dv_load_f64(double *to, const void *data, int64_t start, int6
         __VA_ARGS__ }
 #define DV_KERNELS(...) ((const dv_kernel_decl *const[]){ __VA_ARGS__, NULL })
 
-/* Rows for several dtypes and instruction sets from one body:
+/* Kernels for several dtypes and instruction sets from one body:
  *
  *     DV_INLINE int swiglu_body(dv_context *ctx, const struct swiglu *a, uint32_t dtype) { ... dv_get(x, i, dtype) ... }
  *     DV_VARIANTS(struct swiglu, swiglu_body, f32, bf16, f16)
- *     ... .kernels = DV_KERNELS(DV_VARIANT_ROWS(struct swiglu, swiglu_body, (f32, bf16, f16), .split = 4096))
+ *     ... .kernels = DV_KERNELS(DV_VARIANT_KERNELS(struct swiglu, swiglu_body, (f32, bf16, f16), .split = 4096))
  *
  * makes swiglu_body_f32_avx512, ..._avx2 and ..._base, each compiled for its instruction set with a constant dtype. Where the
- * compiler or the architecture lacks an instruction set, only the base rows remain. */
+ * compiler or the architecture lacks an instruction set, only the base kernels remain. */
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__)) && !defined(DV_NO_VARIANTS)
 #define DV_TARGET_AVX2 __attribute__((target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt,movbe")))
 #if defined(__clang__)
@@ -707,10 +734,10 @@ static inline void dv_load_f64(double *to, const void *data, int64_t start, int6
     DV_TARGET_AVX2 static int BODY##_##T##_avx2(dv_context *ctx, const F *a) { return BODY(ctx, a, DV_DTYPE_##T); }     \
     static int BODY##_##T##_base(dv_context *ctx, const F *a) { return BODY(ctx, a, DV_DTYPE_##T); }
 /* clang-format off */
-#define DV__ROW(FBX, T) DV__ROW_(DV__UNPAREN FBX, T)
-#define DV__ROW_(...) DV__ROW__(__VA_ARGS__)
+#define DV__VARIANT_KERNEL(FBX, T) DV__VARIANT_KERNEL_(DV__UNPAREN FBX, T)
+#define DV__VARIANT_KERNEL_(...) DV__VARIANT_KERNEL__(__VA_ARGS__)
 /* clang-format on */
-#define DV__ROW__(F, BODY, X, T)                                                  \
+#define DV__VARIANT_KERNEL__(F, BODY, X, T)                                       \
     DV_KERNEL(F, "cpu", #T, BODY##_##T##_avx512, .isa = "avx512", DV__UNPAREN X), \
         DV_KERNEL(F, "cpu", #T, BODY##_##T##_avx2, .isa = "avx2", DV__UNPAREN X), \
         DV_KERNEL(F, "cpu", #T, BODY##_##T##_base, DV__UNPAREN X),
@@ -722,18 +749,19 @@ static inline void dv_load_f64(double *to, const void *data, int64_t start, int6
 #define DV__VARIANT__(F, BODY, T) \
     static int BODY##_##T##_base(dv_context *ctx, const F *a) { return BODY(ctx, a, DV_DTYPE_##T); }
 /* clang-format off */
-#define DV__ROW(FBX, T) DV__ROW_(DV__UNPAREN FBX, T)
-#define DV__ROW_(...) DV__ROW__(__VA_ARGS__)
-#define DV__ROW__(F, BODY, X, T) DV_KERNEL(F, "cpu", #T, BODY##_##T##_base, DV__UNPAREN X),
+#define DV__VARIANT_KERNEL(FBX, T) DV__VARIANT_KERNEL_(DV__UNPAREN FBX, T)
+#define DV__VARIANT_KERNEL_(...) DV__VARIANT_KERNEL__(__VA_ARGS__)
+#define DV__VARIANT_KERNEL__(F, BODY, X, T) DV_KERNEL(F, "cpu", #T, BODY##_##T##_base, DV__UNPAREN X),
 /* clang-format on */
 #endif
 /* clang-format off */
 #define DV_VARIANTS(FRAME, BODY, ...) DV__MAP(DV__VARIANT, (FRAME, BODY), __VA_ARGS__)
 /* clang-format on */
-#define DV_VARIANT_ROWS(FRAME, BODY, TYPES, ...) DV__ROWS_OF(DV__ROW, (FRAME, BODY, (__VA_ARGS__)), DV__UNPAREN TYPES) DV__NO_ROW
-#define DV__NO_ROW &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl) } /* a row without a function is ignored */
+#define DV_VARIANT_KERNELS(FRAME, BODY, TYPES, ...) \
+    DV__VARIANT_KERNELS_OF(DV__VARIANT_KERNEL, (FRAME, BODY, (__VA_ARGS__)), DV__UNPAREN TYPES) DV__NO_KERNEL
+#define DV__NO_KERNEL &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl) } /* a kernel without a function is ignored */
 /* clang-format off */
-#define DV__ROWS_OF(...) DV__MAP(__VA_ARGS__)
+#define DV__VARIANT_KERNELS_OF(...) DV__MAP(__VA_ARGS__)
 /* clang-format on */
 
 /* DV_LIBRARY(name, &dv_op_a, &dv_op_b): the binary's one exported symbol. name is the namespace of the operators, and

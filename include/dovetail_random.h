@@ -15,7 +15,8 @@
 
 #include "dovetail_op.h"
 
-/* Four numbers: counter is the position in a sequence, subsequence selects one of this seed's 2^64 sequences. */
+/* Computes four random numbers of 32 bits. counter: the position in a sequence, in blocks of four; subsequence: one of the
+ * seed's 2^64 sequences. */
 DV_INLINE void dv_philox(uint64_t seed, uint64_t subsequence, uint64_t counter, uint32_t out[4])
 {
     uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
@@ -36,8 +37,8 @@ DV_INLINE void dv_philox(uint64_t seed, uint64_t subsequence, uint64_t counter, 
     out[3] = c3;
 }
 
-/* Number i of the sequence: word i % 4 of block i / 4. A loop that takes all four words of a block calls dv_philox() itself.
- * dv_random() reserves whole blocks, so block offset / 4 is the first that is the call's own. */
+/* Returns number i of the seed's sequence 0: word i % 4 of block i / 4. A loop that uses all four words of a block calls
+ * dv_philox() itself. dv_random() reserves whole blocks, so block offset / 4 is the first block of the call. */
 DV_INLINE uint32_t dv_philox_at(uint64_t seed, uint64_t i)
 {
     uint32_t block[4];
@@ -45,7 +46,7 @@ DV_INLINE uint32_t dv_philox_at(uint64_t seed, uint64_t i)
     return block[i % 4];
 }
 
-/* Uniform in [0, 1): multiples of 2^-24 (f32) or of 2^-53 (f64). */
+/* Convert random bits to a number that is uniform in [0, 1): a multiple of 2^-24 (f32) or of 2^-53 (f64). */
 DV_INLINE float dv_uniform_f32(uint32_t bits) { return (float)(bits >> 8) * 0x1p-24f; }
 DV_INLINE double dv_uniform_f64(uint32_t high, uint32_t low) { return (double)(((uint64_t)high << 32 | low) >> 11) * 0x1p-53; }
 

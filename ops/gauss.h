@@ -37,7 +37,7 @@ DV_INLINE double below_f64(double x, double e)
 DV__X16 dv_f32x16 gauss_range_x16(dv_f32x16 x)
 {
     dv_f32x16 a;
-    __asm__("vrangeps $10, %2, %1, %0" : "=v"(a) : "v"(x), "v"(dv__all_x16(14.5f))); /* the lesser of both sizes */
+    __asm__("vrangeps $10, %2, %1, %0" : "=v"(a) : "v"(x), "v"(dv__splat_x16(14.5f))); /* the lesser of both sizes */
     return a;
 }
 DV__X16 dv_f32x16 gauss_x16(dv_f32x16 x)

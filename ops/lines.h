@@ -21,7 +21,7 @@
 #define WORD(P) (*(const word *)(const void *)(P) | (words){ 0 })
 #define WORD_TYPES(BYTES)                                                             \
     typedef int32_t words __attribute__((vector_size(BYTES), aligned(4), may_alias)); \
-    typedef int32_t word __attribute__((aligned(2), may_alias))
+    typedef int32_t word __attribute__((aligned(1), may_alias)) /* four int8 may begin at any address */
 /* Room for a line of n elements, in floats: whole blocks. */
 static inline int64_t line_room(int64_t n) { return (n + DV_BLOCK - 1) / DV_BLOCK * DV_BLOCK; }
 
@@ -52,14 +52,14 @@ DV_INLINE struct elements elements_of(const dv_tensor *t, uint32_t dtype, int64_
 }
 /* The elements of a result that is made from a line of an input, where one line lies behind the other. If all results are larger
  * than a cache, they would only push out what is read next. */
-DV_INLINE struct elements result_of(
-    const dv_isa *isa, const dv_context *ctx, const dv_tensor *t, uint32_t dtype, int64_t start, const struct elements *from)
+DV_INLINE struct elements result_of(const dv_isa_functions *isa, const dv_context *ctx, const dv_tensor *t, uint32_t dtype,
+    int64_t start, const struct elements *from)
 {
     enum { AHEAD = 16384 };
     struct elements to = elements_of(t, dtype, start, from->n);
     const int64_t line = from->n * from->item;
     if (IS_X16(isa) && to.n % 16 == 0 && (uintptr_t)to.data % (uintptr_t)(16 * to.item) == 0) {
-        to.past = ctx->flags & DV_CTX_LARGE;
+        to.past = ctx->flags & DV_CTX_EXCEEDS_CACHE;
         to.soon = from->data + (line > AHEAD || !to.past ? line : AHEAD);
     }
     return to;
@@ -68,7 +68,7 @@ DV_INLINE struct elements result_of(
 static inline void results_end(const dv_context *ctx)
 {
 #ifdef DV_TARGET_AVX2
-    if (ctx->flags & DV_CTX_LARGE)
+    if (ctx->flags & DV_CTX_EXCEEDS_CACHE)
         __builtin_ia32_sfence();
 #else
     (void)ctx;
@@ -114,9 +114,9 @@ FEW(avx2, DV_TARGET_AVX2)
 #define OF_ISA(ISA, NAME) ((void)(ISA), NAME##_base)
 #define OF_EACH_ISA OF_ISA
 #endif
-DV_INLINE void get_lanes(const dv_isa *isa, dv_lanes *to, const struct elements *l, int64_t k, float pad)
+DV_INLINE void get_lanes(const dv_isa_functions *isa, dv_lanes *to, const struct elements *l, int64_t k, float pad)
 {
-    if (!DV__RARELY(k + 16 > l->n || l->step != 1)) {
+    if (!DV__UNLIKELY(k + 16 > l->n || l->step != 1)) {
         isa->load(to, l->data + k * l->item, l->dtype);
     } else { /* of what stays in registers a copy is used */
         const struct elements copy = *l;
@@ -126,9 +126,9 @@ DV_INLINE void get_lanes(const dv_isa *isa, dv_lanes *to, const struct elements 
             *to = LANES(few);
     }
 }
-DV_INLINE void put_lanes(const dv_isa *isa, const struct elements *l, int64_t k, const dv_lanes *from)
+DV_INLINE void put_lanes(const dv_isa_functions *isa, const struct elements *l, int64_t k, const dv_lanes *from)
 {
-    if (!DV__RARELY(k + 16 > l->n || l->step != 1)) {
+    if (!DV__UNLIKELY(k + 16 > l->n || l->step != 1)) {
         isa->store(l->data + k * l->item, from, l->dtype);
     } else {
         const struct elements copy = *l;
@@ -140,7 +140,8 @@ DV_INLINE void put_lanes(const dv_isa *isa, const struct elements *l, int64_t k,
 }
 
 /* *v = 16 elements from k on, which are kept in x if they do not lie `there`. */
-DV_INLINE void keep_lanes(const dv_isa *isa, dv_lanes *v, float *x, const float *there, const struct elements *l, int64_t k)
+DV_INLINE void keep_lanes(
+    const dv_isa_functions *isa, dv_lanes *v, float *x, const float *there, const struct elements *l, int64_t k)
 {
     if (IS_X16(isa)) {
         get_lanes(isa, v, l, k, 0);
@@ -154,13 +155,13 @@ DV_INLINE void keep_lanes(const dv_isa *isa, dv_lanes *v, float *x, const float 
 }
 
 /* Elements start to start + n; the last block is filled up with `pad`. */
-DV_INLINE void load_line(const dv_isa *isa, float *to, const dv_tensor *t, int64_t start, int64_t n, float pad)
+DV_INLINE void load_line(const dv_isa_functions *isa, float *to, const dv_tensor *t, int64_t start, int64_t n, float pad)
 {
     const struct elements l = elements_of(t, dv_dtype_key(t->dtype), start, n);
     for (int64_t k = 0; k < line_room(n); k += 16)
         get_lanes(isa, &LANES(to + k), &l, k, pad);
 }
-DV_INLINE void store_line(const dv_isa *isa, const dv_tensor *t, int64_t start, const float *from, int64_t n)
+DV_INLINE void store_line(const dv_isa_functions *isa, const dv_tensor *t, int64_t start, const float *from, int64_t n)
 {
     const struct elements l = elements_of(t, dv_dtype_key(t->dtype), start, n);
     for (int64_t k = 0; k < n; k += 16)
@@ -245,23 +246,23 @@ DV_INLINE double total(const float *lanes)
  * to OUT, where it lies if it is of floats, or to TO. */
 #define AT_ONE(X) (X)[k + i]
 #define AT_LANES(X) LANES((X) + k)
-#define PUT_LINE(ISA, TO, OUT, N, VALUE)                                                   \
-    if (IS_X16(ISA) && (TO)->soon)                                                         \
-        for (int64_t k = 0; k < (N); k += 16) {                                            \
-            const dv_lanes value = VALUE(AT_LANES);                                        \
-            __builtin_prefetch((TO)->soon + k * (TO)->item);                               \
-            if ((TO)->past)                                                                \
-                (ISA)->store((TO)->data + k * (TO)->item, &value, (TO)->dtype | DV__PAST); \
-            else                                                                           \
-                (ISA)->store((TO)->data + k * (TO)->item, &value, (TO)->dtype);            \
-        }                                                                                  \
-    else if (OUT)                                                                          \
-        for (int64_t k = 0; k < (N); k += DV_BLOCK)                                        \
-            DV_BLOCK_LOOP(OUT)[k + i] = VALUE(AT_ONE);                                     \
-    else                                                                                   \
-        for (int64_t k = 0; k < (N); k += 16) {                                            \
-            const dv_lanes value = VALUE(AT_LANES);                                        \
-            put_lanes(ISA, TO, k, &value);                                                 \
+#define PUT_LINE(ISA, TO, OUT, N, VALUE)                                                           \
+    if (IS_X16(ISA) && (TO)->soon)                                                                 \
+        for (int64_t k = 0; k < (N); k += 16) {                                                    \
+            const dv_lanes value = VALUE(AT_LANES);                                                \
+            __builtin_prefetch((TO)->soon + k * (TO)->item);                                       \
+            if ((TO)->past)                                                                        \
+                (ISA)->store((TO)->data + k * (TO)->item, &value, (TO)->dtype | DV__NON_TEMPORAL); \
+            else                                                                                   \
+                (ISA)->store((TO)->data + k * (TO)->item, &value, (TO)->dtype);                    \
+        }                                                                                          \
+    else if (OUT)                                                                                  \
+        for (int64_t k = 0; k < (N); k += DV_BLOCK)                                                \
+            DV_BLOCK_LOOP(OUT)[k + i] = VALUE(AT_ONE);                                             \
+    else                                                                                           \
+        for (int64_t k = 0; k < (N); k += 16) {                                                    \
+            const dv_lanes value = VALUE(AT_LANES);                                                \
+            put_lanes(ISA, TO, k, &value);                                                         \
         }
 
 /* SUM = the sum of v over n elements, in whole blocks. VALUE sets v, which are 16 elements, such as v = LANES(x + k). Parts of
@@ -296,14 +297,14 @@ static inline bool were_floats(double squares, int64_t n, double eps)
 {
     return squares <= DBL_MAX && squares / (double)n + eps >= 0x1p-100;
 }
-DV__ONCE static double mean_again(const float *x, int64_t n)
+DV__NOINLINE static double mean_again(const float *x, int64_t n)
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
         sum += (double)x[i];
     return sum / (double)n;
 }
-DV__ONCE static double squares_again(const float *x, int64_t n, double mean)
+DV__NOINLINE static double squares_again(const float *x, int64_t n, double mean)
 {
     double squares = 0;
     for (int64_t i = 0; i < n; i++)
@@ -311,7 +312,7 @@ DV__ONCE static double squares_again(const float *x, int64_t n, double mean)
     return squares;
 }
 /* Row r of `to` = (x - mean) * scale * weight + bias in double, where `scale` is no float. bias: NULL is 0. */
-DV__ONCE static void put_scaled(
+DV__NOINLINE static void put_scaled(
     const dv_tensor *to, int64_t r, const float *x, double mean, double scale, const float *weight, const float *bias)
 {
     const int64_t n = last_dim(to);

@@ -3,7 +3,7 @@
 #define OPS_NUMBERS_H
 #include <dovetail_op.h>
 
-/* In a native form: X in f32 if it has 16 bits, as kernels compute it. Squares and sums would leave the range of f16. */
+/* In a decomposition: X in f32 if it has 16 bits, as kernels compute it. Squares and sums would leave the range of f16. */
 #define WIDE(X) "to(" X ", if(" X ".dtype in bf16 f16, f32, " X ".dtype))"
 
 static inline void load(double *to, const dv_tensor *t, int64_t start, int64_t n)
@@ -18,7 +18,7 @@ static inline void store(const dv_tensor *t, int64_t start, const double *from, 
 static inline int64_t get_int(const dv_tensor *t, int64_t i) { return dv_get_i64(t->data, i, dv_dtype_key(t->dtype)); }
 static inline int64_t last_dim(const dv_tensor *t) { return t->shape[t->ndim - 1]; }
 
-/* Elements row * n to (row + 1) * n, for dv_blocks(). */
+/* Elements row * n to (row + 1) * n, for dv_for_each_block(). */
 static inline dv_tensor row_of(const dv_tensor *t, int64_t row, int64_t n)
 {
     dv_tensor view = *t;

@@ -537,5 +537,5 @@ static inline const product_isa *product_of_floats(const product_isa *isa)
 #endif
 #define PRODUCT_ROWS(FRAME, BODY, ...)   \
     DV_AMX_ROW(FRAME, BODY, __VA_ARGS__) \
-    DV_BF16_ROW(FRAME, BODY, __VA_ARGS__) DV_ISA_ROWS(FRAME, BODY, "f32 bf16 f16", __VA_ARGS__)
+    DV_BF16_KERNEL(FRAME, BODY, __VA_ARGS__) DV_ISA_KERNELS(FRAME, BODY, "f32 bf16 f16", __VA_ARGS__)
 #endif

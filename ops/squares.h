@@ -119,7 +119,7 @@ DV_TARGET_AVX512 static inline void turn_square(char *to, int64_t to_row, const 
     for (int64_t t = 0; t < SQUARE && t < rows; t++)
         *(lanes *)(void *)(to + t * to_row) = at[t];
 }
-/* The row for bf16, with a comma behind it, as DV_BF16_ROW. */
+/* The row for bf16, with a comma behind it, as DV_BF16_KERNEL. */
 #define DV_AMX_ROW(FRAME, BODY, ...) DV_KERNEL(FRAME, "cpu", "bf16", BODY##_amx, .isa = "amx-bf16", __VA_ARGS__),
 #else
 static inline void squares_begin(void) {}

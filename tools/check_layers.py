@@ -13,8 +13,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LAYERS = ["base", "lang", "tensor", "registry", "call"]
 # The files of core/call in their order: each includes headers of those before it only, so that no two need each other.
-CALL = ("state fail frame values host nesting pool services results memory split evaluate native functional again "
-    "rows call infer partial gradient site").split()
+CALL = ("call_state call_error frame bind host_tensor nesting thread_pool services results memory split eval "
+    "decomposition functional_call call_cache kernel_select call infer infer_partial derivative site").split()
 PUBLIC = {"dovetail.h", "dovetail_test.h", "dovetail_op.h", "dovetail_op_map.h", "dovetail_math.h", "dovetail_elementwise.h"}
 BANNED = {  # a call that core may not make: why
     "abort": "the library returns a status",

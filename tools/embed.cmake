@@ -1,6 +1,6 @@
 # Every file of a folder as a row of a C table: cmake -DFOLDER=cli/templates -DNAME=templates -DOUT=templates.h -P embed.cmake
 file(GLOB_RECURSE files RELATIVE ${FOLDER} ${FOLDER}/*)
-list(FILTER files EXCLUDE REGEX "__pycache__|^sample/")
+list(FILTER files EXCLUDE REGEX "__pycache__")
 set(text "/* made by embed.cmake from ${FOLDER} */\n")
 set(rows "")
 set(i 0)

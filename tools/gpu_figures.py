@@ -1,4 +1,4 @@
-"""What tools/gpu_run.sh runs beside the tests: native forms on CUDA tensors, streams and graphs, what a launch costs.
+"""What tools/gpu_run.sh runs beside the tests: decompositions on CUDA tensors, streams and graphs, what a launch costs.
 
     python tools/gpu_figures.py native | streams | figures [FILE.json]
 
@@ -22,7 +22,7 @@ DEVICE = "cuda" if GPU else "cpu"
 
 
 def native():
-    """The shipped operators have no CUDA rows: there they run their native forms, with gradients, vmap, out= and compiled."""
+    """The shipped operators have no CUDA rows: there they run their decompositions, with gradients, vmap, out= and compiled."""
     for dtype in (torch.float32, torch.bfloat16):
         gate, up = (torch.randn(64, 128, device=DEVICE, dtype=dtype) for _ in range(2))
         for f in (dovetail.ops.swiglu, torch.ops.dovetail.swiglu):
@@ -45,7 +45,7 @@ def native():
         assert "dovetail::swiglu: argument 'up'" in str(e), e
     else:
         raise AssertionError("a wrong shape was accepted")
-    print(f"native forms on {DEVICE}")
+    print(f"decompositions on {DEVICE}")
 
 
 def example():
@@ -78,7 +78,7 @@ def streams():
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        y = dovetail.ops.swiglu(negate(negate(x))[None], x[None])  # rows and a native form in one graph
+        y = dovetail.ops.swiglu(negate(negate(x))[None], x[None])  # rows and a decomposition in one graph
     for _ in range(3):
         x.copy_(torch.randn(1000, device="cuda"))
         graph.replay()
@@ -101,7 +101,7 @@ def cost(f, *args):
 
 def figures(file=None):
     x = torch.randn(1024, device=DEVICE)
-    rows = {"torch.neg": cost(torch.neg, x), "swiglu, native form": cost(dovetail.ops.swiglu, x[None], x[None])}
+    rows = {"torch.neg": cost(torch.neg, x), "swiglu, decomposition": cost(dovetail.ops.swiglu, x[None], x[None])}
     negate = example()
     if negate:
         rows |= {"negate": cost(negate, x), "torch.ops negate": cost(torch.ops.negate_ops.negate.default, x)}

@@ -3,7 +3,7 @@
 
     python3 tools/mutants.py [-n COUNT] [--seed SEED] [--kind KIND] [--file PART] [--quick] [--json FILE]
     python3 tools/mutants.py --again FILE [--json FILE]   # those that survived in what --json wrote
-    python3 tools/mutants.py --table FILE ...        # what --json wrote, as the tables of docs/check.md, which it replaces
+    python3 tools/mutants.py --table FILE ...        # what --json wrote, as the tables of docs/check-reference.md, which it replaces
 
 A mutant is an operator's source with one edit: of its code (a bound, a comparison, a size, an initialisation, a rounding, ...) or of
 its declaration (a fact, a dtype, a `!`, a gradient's factor, ...). COUNT of them are drawn, so that each kind of each file has its turn.
@@ -29,7 +29,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COMMAND = pathlib.Path(os.environ.get("DOVETAIL_BUILD", ROOT / "build")) / "bin" / "dovetail"
 EQUIVALENT = ROOT / "tools" / "mutants_equivalent.txt"
-PAGE, BEGIN, END = ROOT / "docs" / "check.md", "<!-- make mutants -->\n", "<!-- end -->\n"  # where the tables stand
+PAGE, BEGIN, END = ROOT / "docs" / "check-reference.md", "<!-- make mutants -->\n", "<!-- end -->\n"  # where the tables stand
 MOST_OPERATORS = 2  # of those that an edit affects
 
 Mutant = collections.namedtuple("Mutant", "path kind line before after text operators")
@@ -98,9 +98,9 @@ DECLARATION = {
         ("gradient", r"\bgrads?(?:\[[0-9]\])?", {"grads[0]": "grads[1]", "grads[1]": "grads[0]", "grad": "zeros_like(grad)"}),
     ],
     "native": [
-        ("native form", r" \+ | - | \* | / ", {" + ": " - ", " - ": " + ", " * ": " / ", " / ": " * "}),
-        ("native form", r"(?<=\()(\w+, \w+)(?=[,)])", "swap"),
-        ("native form", r"\[(-1|0)\]", {"-1": "0", "0": "-1"}),
+        ("decomposition", r" \+ | - | \* | / ", {" + ": " - ", " - ": " + ", " * ": " / ", " / ": " * "}),
+        ("decomposition", r"(?<=\()(\w+, \w+)(?=[,)])", "swap"),
+        ("decomposition", r"\[(-1|0)\]", {"-1": "0", "0": "-1"}),
     ],
     "kernels": [
         ("dtype", r"\"cpu\", \"((?:f32|f64|f16|bf16)[^\"]*)\"", [r"\1 i32", "f32"]),
@@ -180,7 +180,7 @@ class Source:
             return self.text[self.pieces[i][0]:self.pieces[i][1]]
         found = [i for i in seen if self.pieces[i][4]]
         judged = {i for i in found if re.search(r"\.native|REFERENCE|TWO_ROWS|\.gradient|^FUNCTION", text(i))}
-        everything = " ".join(map(text, found))  # a reference row that is alone is compared with nothing but its gradient
+        everything = " ".join(map(text, found))  # a reference kernel that is alone is compared with nothing but its gradient
         opinion = bool(re.search(r"\.native|TWO_ROWS", everything)) or "REFERENCE" in everything and bool(re.search(r"\.gradient|DV_KERNEL\(.*DV_KERNEL\(", self.text, re.S))
         return [self.pieces[i][5] for i in sorted(found, key=lambda i: i not in judged)], opinion
 
@@ -202,10 +202,10 @@ def mutants_of(path):
                 found += edits(DECLARATION[m[1]], m[2], begin + m.start(2), [], source.fields)
     for m in re.finditer(r'^#define [A-Z_]+ +"[^"]*"', text, re.M):
         found += edits(DECLARATION["contract"][3:4], m[0].replace('"', ' in ', 1), m.start() - 3, [], source.fields)
-    found += [("truncation", m.start(), m.end(), TRUNCATED) for m in re.finditer("#include <dovetail_elementwise.h>", text) if "dv_blocks(" in text or "DV_ELEMENTWISE(" in text]
+    found += [("truncation", m.start(), m.end(), TRUNCATED) for m in re.finditer("#include <dovetail_elementwise.h>", text) if "dv_for_each_block(" in text or "DV_ELEMENTWISE(" in text]
     seen = set()
     for kind, begin, end, new in found:
-        operators, opinion = source.operators(re.search(r"dv_blocks\(|DV_ELEMENTWISE\(", text).start() if new == TRUNCATED else begin)
+        operators, opinion = source.operators(re.search(r"dv_for_each_block\(|DV_ELEMENTWISE\(", text).start() if new == TRUNCATED else begin)
         if not operators or (kind in VALUE and not opinion) or (begin, end, new) in seen:
             continue
         seen.add((begin, end, new))
@@ -260,7 +260,7 @@ def failures(file, name, seed, quick, properties):
         if r["result"] == "fail":
             found.setdefault(r["property"], f"{r['operator']}: {r['message']}")
         elif r.get("no_arguments"):
-            found.setdefault("no arguments", r["because"])
+            found.setdefault("no arguments", r["reason"])
     return found
 
 
@@ -302,7 +302,7 @@ def main():
     parser.add_argument("--json", help="write every mutant with its result")
     parser.add_argument("--quick", action="store_true", help="only the first round; --again tries those that are left in the others")
     parser.add_argument("--again", help="those that survived in this file of --json")
-    parser.add_argument("--table", nargs="+", help="write the tables of docs/check.md from these files of --json")
+    parser.add_argument("--table", nargs="+", help="write the tables of docs/check-reference.md from these files of --json")
     parser.add_argument("-j", type=int, default=2, help="how many at once")
     args = parser.parse_args()
     if args.table:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """tools/run_tests.py MARKS [FOLDER ...]: the Python tests with these marks, in all folders of tests/ or in these.
 
-Each folder is a run of pytest of its own, so that no room's imports reach another's. The large folders come first, and pytest-xdist spreads
-each over all cores; then the others, one core each. Ends with a table: tests, time, and processor time of each folder. The status is 1
-when a test failed.
+Each folder is a run of pytest of its own, so that no room's imports reach another's. pytest-xdist spreads a large folder over all cores.
+The large folders come first. The others run on one core each, and beside tests/check, whose tests wait for a third of their time. Ends with
+a table: tests, time, and processor time of each folder. The status is 1 when a test failed.
 """
 import argparse
 import concurrent.futures
@@ -16,8 +16,20 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LARGE = ("check", "torch")  # more than half of the time. In the others the imports of further processes would cost more than they gain
+WAITING = ("check",)  # its tests wait for processes that sleep, a third of their time
 NO_TESTS = 5  # pytest's exit status when the marks select none
 COUNTS = ("passed", "failed", "error", "skipped")
+
+
+def environment():
+    """The environment of the tests: the build that DOVETAIL_BUILD names, or build/, before what PATH and PYTHONPATH hold."""
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # pytest translates all test files: once, and not in each process
+    build = pathlib.Path(env.get("DOVETAIL_BUILD") or ROOT / "build").resolve()
+    env["DOVETAIL_BUILD"] = str(build)
+    for name, folders in (("PATH", [build / "bin", ROOT / ".venv" / "bin"]), ("PYTHONPATH", [build / "python"])):
+        given = env[name].split(os.pathsep) if env.get(name) else []
+        env[name] = os.pathsep.join([folder for folder in map(str, folders) if folder not in given] + given)
+    return env
 
 
 def run(folder, files, marks, jobs):
@@ -27,8 +39,7 @@ def run(folder, files, marks, jobs):
     if jobs > 1:
         command += ["-n", str(jobs), "--dist", "worksteal"]
         print(f"== tests/{folder}", flush=True)
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # pytest translates all test files: once, and not in each process
-    child = subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace")
+    child = subprocess.Popen(command, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace")
     said = []
     while character := child.stdout.read(1):  # by character: the dots show that it goes on
         said.append(character)
@@ -60,10 +71,12 @@ def main():
     args = parser.parse_args()
     began, cores = time.monotonic(), len(os.sched_getaffinity(0))
     files = selected(args.marks, args.folders) or parser.error("no such tests")
-    large = list(files) if len(files) == 1 else [f for f in files if f in LARGE and not args.marks.startswith("quick")]
-    done = [run(folder, files[folder], args.marks, cores) for folder in large]
+    jobs = {f: cores if len(files) == 1 or (f in LARGE and not args.marks.startswith("quick")) else 1 for f in files}
+    alone = [f for f in files if jobs[f] > 1 and f not in WAITING]
+    done = [run(folder, files[folder], args.marks, cores) for folder in alone]
     with concurrent.futures.ThreadPoolExecutor(cores) as pool:
-        done += pool.map(lambda folder: run(folder, files[folder], args.marks, 1), [f for f in files if f not in large])
+        beside = sorted((f for f in files if f not in alone), key=lambda folder: -jobs[folder])
+        done += pool.map(lambda folder: run(folder, files[folder], args.marks, jobs[folder]), beside)
     rows = sorted(row for row, _ in done)
     failed = [row[0] for row, ok in done if not ok]
     *counts, cpu = map(sum, zip(*(row[1:5] + row[6:] for row in rows)))

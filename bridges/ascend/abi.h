@@ -1,6 +1,7 @@
-/* What the bridge uses of CANN, without its headers: opaque structs, numbers of enumerations, functions (acl.def), element types
- * (dtypes.def). Sources: acl/acl_base_rt.h and acl/acl_rt.h as torch-npu 2.13 ships them; the functions of aclnn/acl_meta.h as
- * op_plugin/utils/op_api_common_base.h of the same wheel declares them. tests/ascend compares all of them with those headers. */
+/* The part of CANN that the bridge uses, without CANN's headers: opaque structs, numbers of enumerations, functions (acl.def),
+ * element types (dtypes.def). Sources: acl/acl_base_rt.h and acl/acl_rt.h as torch-npu 2.13 ships them; the functions of
+ * aclnn/acl_meta.h as op_plugin/utils/op_api_common_base.h of the same wheel declares them. tests/ascend compares all of them
+ * with those headers. */
 #ifndef DOVETAIL_ASCEND_ABI_H
 #define DOVETAIL_ASCEND_ABI_H
 
@@ -33,7 +34,8 @@ typedef struct dv_acl {
 #undef ACL
 } dv_acl;
 
-/* Both phases of an operator end the same way: ...GetWorkspaceSize(..., uint64_t *size, aclOpExecutor **executor), and this. */
-typedef int32_t (*dv_aclnn_launch)(void *workspace, uint64_t size, struct aclOpExecutor *executor, void *stream);
+/* The second phase of every aclnn operator. The first phase, ...GetWorkspaceSize(..., uint64_t *size, aclOpExecutor **executor),
+ * gives its size and executor. Returns 0, or CANN's error number. */
+typedef int32_t (*dv_aclnn_launch_fn)(void *workspace, uint64_t size, struct aclOpExecutor *executor, void *stream);
 
 #endif

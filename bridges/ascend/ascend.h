@@ -1,6 +1,7 @@
-/* Inside libdovetail_ascend. A call goes: row.c (the functions of the row's name, once), argument.c (values to CANN's objects),
- * invoke.c (the first phase, with arguments of any types), launch.c (workspace, and the second phase in the framework's order). A
- * launcher of an AscendC kernel has one phase: argument.c (values to addresses and numbers), launch.c, invoke.c.
+/* Inside libdovetail_ascend. A call of an aclnn kernel takes these steps: row.c finds the two functions of the kernel's name,
+ * once. argument.c makes CANN's objects from the call's values. invoke.c calls the first phase, with arguments of any types.
+ * launch.c gets a workspace and enqueues the second phase in the framework's order. A launcher of an AscendC kernel has one
+ * phase: argument.c makes addresses and numbers, launch.c enqueues the call, and invoke.c makes it.
  */
 #ifndef DOVETAIL_ASCEND_INSIDE_H
 #define DOVETAIL_ASCEND_INSIDE_H
@@ -12,66 +13,82 @@
 
 /* ---- library.c ---- */
 
-extern dv_acl dv__acl;  /* all REQUIRED functions are set, once dv__acl_open() has succeeded */
-int dv__acl_open(void); /* again: nothing */
-typedef void (*dv__function)(void);
-dv__function dv__acl_find(const char *name); /* in the libraries of operators, vendors' first; NULL: nowhere */
-const char *dv__acl_places(void);            /* where they were searched, for messages */
-const char *dv__acl_message(void);           /* CANN's newest message of this thread, or "no message" */
+extern dv_acl
+    dv__acl; /* CANN's functions; once dv__acl_open_once() has succeeded, all REQUIRED ones are set, others may be NULL */
+int dv__acl_open_once(void); /* opens CANN's libraries and fills dv__acl; a call after a success does nothing; returns a status */
+typedef void (*dv__any_function)(void);
+dv__any_function dv__acl_find_function(const char *name); /* returns a function of the libraries of operators, of which vendors'
+                                                             libraries come first; NULL: no library has the function */
+const char *dv__acl_get_search_log(
+    void); /* returns the paths that were searched and what was found there, as text for messages */
+const char *dv__acl_get_last_message(
+    void); /* returns CANN's newest error message of this thread, or the text "no message from CANN" */
 
 /* ---- row.c ---- */
 
 typedef struct dv__aclnn_function {
     const struct dv__aclnn_function *next;
-    dv__function sizes; /* aclnnAddCustomGetWorkspaceSize */
-    dv_aclnn_launch launch;
-    char name[]; /* "aclnnAddCustom" */
+    dv__any_function get_workspace_size; /* the first phase, such as aclnnAddCustomGetWorkspaceSize() */
+    dv_aclnn_launch_fn launch;
+    char name[]; /* such as "aclnnAddCustom" */
 } dv__aclnn_function;
 
-/* The two functions of a name: looked up once, and never freed. */
-int dv__aclnn_function_of(const char *name, const dv__aclnn_function **out);
+/* Finds the two functions of an aclnn operator by the name of its second phase, such as "aclnnAddCustom". *out is made once for a
+ * name and never freed. Returns a status: DV_ENOENT if the libraries lack a function. */
+int dv__aclnn_find_function(const char *name, const dv__aclnn_function **out);
 
 /* ---- invoke.c ---- */
 
-typedef struct dv__word {
+typedef struct dv__argument_word {
     uint64_t bits;
-    bool fp; /* a double, or a float in the low half */
-} dv__word;
-enum { DV__MAX_WORDS = DV_MOST_ROW_ITEMS + 2 }; /* all of a list, and two more that every function of a kind has */
-int32_t dv__invoke(dv__function f, const dv__word *words, size_t n);
+    bool is_floating; /* `bits` holds a double, or a float in the low half; it is passed in a register for floats */
+} dv__argument_word;
+enum {
+    DV__MAX_ARGUMENT_WORDS = DV_MAX_FOREIGN_ARGS + 2
+}; /* the longest list of parameters, and two more that aclnn functions or launchers have besides the list */
+int32_t dv__invoke_function(dv__any_function f, const dv__argument_word *words, size_t nwords);
 
 /* ---- argument.c ---- */
 
-/* CANN's objects of one call: destroyed together, in any order. */
-typedef struct dv__object {
+/* CANN's objects that were made for one call, and how each is destroyed. dv__acl_objects_destroy() destroys all of them. */
+typedef struct dv__acl_object {
     int32_t (*destroy)(const void *p);
     const void *p;
-} dv__object;
-typedef struct dv__objects {
+} dv__acl_object;
+typedef struct dv__acl_objects {
     size_t n;
-    dv__object all[DV_MOST_ROW_ITEMS];
-} dv__objects;
-void dv__objects_destroy(dv__objects *o);
+    dv__acl_object entries[DV_MAX_FOREIGN_ARGS];
+} dv__acl_objects;
+void dv__acl_objects_destroy(dv__acl_objects *o);
 
-/* Fill one word for each parameter of the row's list. What was made is in objects, also on failure. */
-int dv__aclnn_arguments(const dv_ascend_framework *f, const dv_running *call, dv__word *words, dv__objects *objects);
-/* The same for a launcher, whose parameters are one more than the list: (blockDim, l2ctrl, stream, the rest of the list). */
-int dv__launcher_arguments(
-    const dv_ascend_framework *f, const dv_running *call, void *stream, dv__word *words, dv__objects *objects);
+/* Fills one word for each parameter of the kernel's list. `objects` receives the objects that were made, also after a failure.
+ * Returns a status. */
+int dv__aclnn_fill_arguments(
+    const dv_ascend_framework *f, const dv_running_call *call, dv__argument_word *words, dv__acl_objects *objects);
+/* Fills the words for a launcher, which has two parameters more than the list: (blockDim, l2ctrl, stream, the rest of the list).
+ * `objects` receives the objects that were made, also after a failure. Returns a status. */
+int dv__launcher_fill_arguments(
+    const dv_ascend_framework *f, const dv_running_call *call, void *stream, dv__argument_word *words, dv__acl_objects *objects);
 
 /* ---- launch.c ---- */
 
-int dv__aclnn_run(dv_context *ctx);
-int dv__launcher_run(dv_context *ctx, dv__function launcher);
-void dv__late(char *out, size_t room); /* the newest failure of a task whose call had returned, told or not; "": none */
+int dv__aclnn_run_kernel(dv_context *ctx);
+int dv__launcher_run_kernel(dv_context *ctx, dv__any_function launcher);
+void dv__print_late_failure(char *message_out, size_t capacity); /* writes to message_out the failure of a task that failed
+                                                          after its call had returned, whether it was reported or not; "": none */
 
 /* ---- host.c ---- */
 
-extern const dv_ascend_framework dv__no_framework;
-/* The framework's entry, or the default's. */
-#define DV__FRAMEWORK(f, entry) \
-    ((f)->size >= offsetof(dv_ascend_framework, entry) + sizeof((f)->entry) && (f)->entry ? (f)->entry : dv__no_framework.entry)
-const dv_ascend_framework *dv__framework(void);
-const dv_ascend_framework *dv__framework_of(const dv_host *host); /* returns the framework for calls of a host */
+extern const dv_ascend_framework dv__default_framework;
+/* Gives the framework's function for an entry, or the default's if the framework has none. */
+#define DV__FRAMEWORK_ENTRY(f, entry)                                                                  \
+    ((f)->size >= offsetof(dv_ascend_framework, entry) + sizeof((f)->entry) && (f)->entry ? (f)->entry \
+                                                                                          : dv__default_framework.entry)
+const dv_ascend_framework *dv__get_framework(
+    void); /* returns the framework that dv_ascend_open() has set; NULL: the library is not open */
+const dv_ascend_framework *dv__exchange_framework(
+    const dv_ascend_framework *new_framework); /* sets the framework, and returns the one that was set before */
+const dv_ascend_framework *dv__find_framework_of_host(
+    const dv_host *host); /* returns the framework for calls of this host: MindSpore's own, or the one that is set */
 
 #endif

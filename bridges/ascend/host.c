@@ -1,4 +1,5 @@
-/* What a program without a framework has: streams and memory of aclrt. Also dv_ascend_open() and its kind. */
+/* The framework and the host for programs without a framework, with streams and memory of aclrt. Also dv_ascend_host(),
+ * dv_ascend_wait() and dv_ascend_close(). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -6,112 +7,123 @@
 
 #include "ascend.h"
 
-enum { MOST_DEVICES = 64, MOST_STREAMS = 256 };
+enum { MAX_DEVICES = 64, MAX_STREAMS = 256 };
 
 /* A workspace for each stream. Kernels of one stream run one after the other, so all of them use one block. A block that became
- * too small stays until the end, since a kernel that is about to start may still use it. Each is twice as large as the last, so
- * that all blocks of a stream together take less than twice the largest. */
-typedef struct block {
-    struct block *next; /* smaller ones of the same stream */
+ * too small stays until dv_ascend_close(), since a kernel that is about to start may still use it. Each block is at least twice
+ * as large as the one before, so that all blocks of a stream together take less than twice the largest. */
+typedef struct workspace_block {
+    struct workspace_block *next; /* the next smaller block of the same stream */
     void *stream, *memory;
     uint64_t size;
-} block;
+} workspace_block;
 
 static struct {
     pthread_mutex_t lock;
-    void *streams[MOST_DEVICES];
-    block *blocks[MOST_STREAMS];
+    void *streams[MAX_DEVICES];
+    workspace_block *blocks[MAX_STREAMS];
     size_t nblocks;
-} own = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} library_state = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static int acl_fail(const char *what, int32_t status)
+/* Sets the error "Ascend: what failed with status" and CANN's message. Returns DV_EHOST. */
+static int host_fail_with_acl_error(const char *what, int32_t acl_status)
 {
-    return dv_fail(DV_EHOST, "Ascend: %s failed with %d: %s", what, status, dv__acl_message());
+    return dv_fail(DV_EHOST, "Ascend: %s failed with %d: %s", what, acl_status, dv__acl_get_last_message());
 }
 
 /* ---- Workspace ---- */
 
-static int grow(block **to, void *stream, uint64_t bytes)
+/* Puts a new block of at least `bytes` bytes before the stream's blocks in *newest. Returns a status; after a failure *newest is
+ * unchanged. */
+static int workspace_add_block(workspace_block **newest, void *stream, uint64_t bytes)
 {
-    const uint64_t twice = *to ? 2 * (*to)->size : 0;
-    block *b = malloc(sizeof *b);
+    const uint64_t twice = *newest ? 2 * (*newest)->size : 0;
+    workspace_block *b = malloc(sizeof *b);
     if (!b)
         return dv_fail(DV_ENOMEM, "Ascend: out of memory");
-    *b = (block){ *to, stream, NULL, bytes > twice ? bytes : twice };
+    *b = (workspace_block){ *newest, stream, NULL, bytes > twice ? bytes : twice };
     const int32_t status = dv__acl.aclrtMalloc(&b->memory, b->size, DV_ACL_MEM_MALLOC_HUGE_FIRST);
     if (status) {
         free(b);
-        return acl_fail("aclrtMalloc of a workspace", status);
+        return host_fail_with_acl_error("aclrtMalloc of a workspace", status);
     }
-    *to = b;
+    *newest = b;
     return DV_OK;
 }
 
-static int workspace(const dv_ascend_framework *f, void *stream, uint64_t bytes, void **out)
+/* The default framework's workspace: memory of at least `bytes` bytes for the next kernel of a stream. Returns a status. */
+static int workspace_allocate_for_stream(const dv_ascend_framework *f, void *stream, uint64_t bytes, void **memory_out)
 {
     size_t i = 0;
     int status = DV_OK;
     (void)f;
-    pthread_mutex_lock(&own.lock);
-    while (i < own.nblocks && own.blocks[i]->stream != stream)
+    pthread_mutex_lock(&library_state.lock);
+    while (i < library_state.nblocks && library_state.blocks[i]->stream != stream)
         i++;
-    if (i == MOST_STREAMS)
-        status = dv_fail(DV_ELIMIT, "Ascend: workspaces for more than %d streams", MOST_STREAMS);
-    else if (i == own.nblocks || own.blocks[i]->size < bytes)
-        status = grow(&own.blocks[i], stream, bytes);
+    if (i == MAX_STREAMS)
+        status = dv_fail(DV_ELIMIT, "Ascend: workspaces for more than %d streams", MAX_STREAMS);
+    else if (i == library_state.nblocks || library_state.blocks[i]->size < bytes)
+        status = workspace_add_block(&library_state.blocks[i], stream, bytes);
     if (!status) {
-        own.nblocks += i == own.nblocks;
-        *out = own.blocks[i]->memory;
+        library_state.nblocks += i == library_state.nblocks;
+        *memory_out = library_state.blocks[i]->memory;
     }
-    pthread_mutex_unlock(&own.lock);
+    pthread_mutex_unlock(&library_state.lock);
     return status;
 }
 
-static int enqueue(const dv_ascend_framework *f, void *stream, const char *name, int (*task)(void *arg), void *arg)
+/* The default framework's enqueue: runs the task at once. Always returns DV_OK. */
+static int default_run_at_once(const dv_ascend_framework *f, void *stream, const char *name, int (*task)(void *arg), void *arg)
 {
     (void)f, (void)stream, (void)name;
-    task(arg); /* it has set the error */
+    task(arg); /* a task that fails has set the error */
     return DV_OK;
 }
 
-static int format(const dv_ascend_framework *f, const dv_host *host, const dv_tensor *t, int32_t *out)
+/* The default framework's format: every tensor has the format ND. */
+static int default_get_format(const dv_ascend_framework *f, const dv_host *host, const dv_tensor *t, int32_t *format_out)
 {
     (void)f, (void)host, (void)t;
-    *out = DV_ACL_FORMAT_ND;
+    *format_out = DV_ACL_FORMAT_ND;
     return DV_OK;
 }
 
-const dv_ascend_framework dv__no_framework = {
-    .size = sizeof dv__no_framework, .name = "none", .workspace = workspace, .enqueue = enqueue, .format = format
-};
+const dv_ascend_framework dv__default_framework = { .size = sizeof dv__default_framework,
+    .name = "none",
+    .workspace = workspace_allocate_for_stream,
+    .enqueue = default_run_at_once,
+    .format = default_get_format };
 
 /* ---- The host for C programs ---- */
 
-typedef struct made {
+typedef struct npu_tensor {
     dv_tensor t;
     int64_t dims[2 * DV_MAX_NDIM];
-} made;
+} npu_tensor;
 
-static int stream_of(const dv_host *host, dv_device device, void **out)
+/* dv_host.stream: makes the device current and finds this library's stream there, which the first call makes. *stream_out: NULL
+ * for a device that is not an NPU. Returns a status. */
+static int npu_get_stream(const dv_host *host, dv_device device, void **stream_out)
 {
     int32_t status = 0;
     (void)host;
-    *out = NULL;
+    *stream_out = NULL;
     if (device.type != DV_NPU)
         return DV_OK;
-    if (device.id < 0 || device.id >= MOST_DEVICES)
-        return dv_fail(DV_EDEVICE, "Ascend: expected a device from 0 to %d, found %d", MOST_DEVICES - 1, device.id);
+    if (device.id < 0 || device.id >= MAX_DEVICES)
+        return dv_fail(DV_EDEVICE, "Ascend: expected a device from 0 to %d, found %d", MAX_DEVICES - 1, device.id);
     if ((status = dv__acl.aclrtSetDevice(device.id)))
-        return acl_fail("aclrtSetDevice", status);
-    pthread_mutex_lock(&own.lock);
-    if (!own.streams[device.id])
-        status = dv__acl.aclrtCreateStream(&own.streams[device.id]);
-    *out = own.streams[device.id];
-    pthread_mutex_unlock(&own.lock);
-    return status ? acl_fail("aclrtCreateStream", status) : DV_OK;
+        return host_fail_with_acl_error("aclrtSetDevice", status);
+    pthread_mutex_lock(&library_state.lock);
+    if (!library_state.streams[device.id])
+        status = dv__acl.aclrtCreateStream(&library_state.streams[device.id]);
+    *stream_out = library_state.streams[device.id];
+    pthread_mutex_unlock(&library_state.lock);
+    return status ? host_fail_with_acl_error("aclrtCreateStream", status) : DV_OK;
 }
 
-static size_t bytes_of(const dv_tensor *t)
+/* Returns the number of bytes from a tensor's first element to the end of its last; 0 for a tensor without elements. */
+static size_t npu_measure_tensor_bytes(const dv_tensor *t)
 {
     int64_t last = 0;
     for (int32_t i = 0; i < t->ndim; i++)
@@ -119,24 +131,25 @@ static size_t bytes_of(const dv_tensor *t)
     return dv_numel(t) ? (size_t)dv_dtype_bytes(t->dtype, last + 1) : 0;
 }
 
-static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
-    const int64_t *strides, dv_tensor **out)
+/* dv_host.new_tensor: makes a tensor with uninitialised memory on the NPU, or zeroed memory on the CPU. Returns a status. */
+static int npu_new_tensor(const dv_host *host, int unused_index, dv_dtype dtype, dv_device device, int32_t ndim,
+    const int64_t *shape, const int64_t *strides, dv_tensor **out)
 {
-    (void)host, (void)index;
-    made *m = calloc(1, sizeof *m);
+    (void)host, (void)unused_index;
+    npu_tensor *m = calloc(1, sizeof *m);
     if (!m)
         return dv_fail(DV_ENOMEM, "Ascend: out of memory");
     for (int32_t i = 0; i < ndim; i++)
         m->dims[i] = shape[i], m->dims[DV_MAX_NDIM + i] = strides[i];
     m->t = (dv_tensor){ .device = device, .ndim = ndim, .dtype = dtype, .shape = m->dims, .strides = m->dims + DV_MAX_NDIM };
-    const size_t size = bytes_of(&m->t);
+    const size_t size = npu_measure_tensor_bytes(&m->t);
     int status = DV_OK;
     void *stream;
     if (device.type != DV_NPU)
         m->t.data = calloc(1, size + 1), status = m->t.data ? DV_OK : dv_fail(DV_ENOMEM, "Ascend: out of memory");
-    else if (size && !(status = stream_of(host, device, &stream)) &&
+    else if (size && !(status = npu_get_stream(host, device, &stream)) &&
         (status = dv__acl.aclrtMalloc(&m->t.data, size, DV_ACL_MEM_MALLOC_HUGE_FIRST)))
-        status = acl_fail("aclrtMalloc of a tensor", status);
+        status = host_fail_with_acl_error("aclrtMalloc of a tensor", status);
     if (status)
         free(m);
     else
@@ -144,8 +157,8 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     return status;
 }
 
-/* A kernel that was launched may still use the memory. */
-static void free_tensor(const dv_host *host, dv_tensor *t)
+/* dv_host.free_tensor: waits for the device's stream first, since a kernel that was launched may still use the memory. */
+static void npu_free_tensor(const dv_host *host, dv_tensor *t)
 {
     (void)host;
     if (t && t->device.type == DV_NPU && t->data) {
@@ -157,119 +170,118 @@ static void free_tensor(const dv_host *host, dv_tensor *t)
     free(t);
 }
 
-static int copy_tensor(const dv_host *host, const dv_tensor *dst, const dv_tensor *src)
+/* dv_host.copy_tensor: copies between contiguous tensors on the same kind of device, in the stream's order. Other copies fail
+ * with DV_ENOTSUP. Returns a status. */
+static int npu_copy_tensor(const dv_host *host, const dv_tensor *dst, const dv_tensor *src)
 {
     void *stream;
-    const size_t size = bytes_of(dst);
+    const size_t size = npu_measure_tensor_bytes(dst);
     if (!dv_tensor_is_contiguous(dst) || !dv_tensor_is_contiguous(src) || dst->device.type != src->device.type)
         return dv_fail(DV_ENOTSUP,
-            "Ascend: a copy between layouts needs a framework: give the row .takes = \"strided(x)\", or the call "
+            "Ascend: a copy between layouts needs a framework: give the kernel .takes = \"strided(x)\", or the call "
             "contiguous tensors");
-    int status = stream_of(host, dst->device, &stream);
+    int status = npu_get_stream(host, dst->device, &stream);
     if (!status && size &&
         (status = dv__acl.aclrtMemcpyAsync(dst->data, size, src->data, size, DV_ACL_MEMCPY_DEVICE_TO_DEVICE, stream)))
-        status = acl_fail("aclrtMemcpyAsync", status);
+        status = host_fail_with_acl_error("aclrtMemcpyAsync", status);
     return status;
 }
 
-static const dv_host host_of_programs = { .size = sizeof host_of_programs,
+static const dv_host program_host = { .size = sizeof program_host,
     .name = "Ascend",
-    .new_tensor = new_tensor,
-    .free_tensor = free_tensor,
-    .copy_tensor = copy_tensor,
-    .stream = stream_of };
+    .new_tensor = npu_new_tensor,
+    .free_tensor = npu_free_tensor,
+    .copy_tensor = npu_copy_tensor,
+    .stream = npu_get_stream };
 
 /* ---- MindSpore ---- */
 
-/* Returns the stream of this library on a device, for a framework that does not report its own. */
-static int own_stream(const dv_ascend_framework *f, dv_device device, void **out)
+/* Finds this library's stream on a device, for a framework that does not report a stream of its own. Returns a status. */
+static int mindspore_get_stream(const dv_ascend_framework *f, dv_device device, void **stream_out)
 {
     (void)f;
-    return stream_of(NULL, device, out);
+    return npu_get_stream(NULL, device, stream_out);
 }
 
-/* Runs a task and waits until its kernel has ended. */
-static int enqueue_and_wait(const dv_ascend_framework *f, void *stream, const char *name, int (*task)(void *arg), void *arg)
+/* Runs a task at once and waits until its kernel has ended. Returns a status; DV_OK after a task that failed, since the task has
+ * set the error. */
+static int mindspore_enqueue_and_wait(
+    const dv_ascend_framework *f, void *stream, const char *name, int (*task)(void *arg), void *arg)
 {
     (void)f, (void)name;
     if (task(arg))
-        return DV_OK; /* it has set the error */
+        return DV_OK; /* a task that fails has set the error */
     const int32_t status = dv__acl.aclrtSynchronizeStream(stream);
-    return status ? acl_fail("aclrtSynchronizeStream", status) : DV_OK;
+    return status ? host_fail_with_acl_error("aclrtSynchronizeStream", status) : DV_OK;
 }
 
 /* Framework for MindSpore, which does not report its stream. A call runs on this library's stream and returns when its kernel has
- * ended. Before the call, the bridge waits for MindSpore's streams. */
-static const dv_ascend_framework mindspore = {
-    .size = sizeof mindspore, .name = "mindspore", .stream = own_stream, .enqueue = enqueue_and_wait
+ * ended. Before the call, the bridge in Python waits for MindSpore's streams. */
+static const dv_ascend_framework mindspore_framework = {
+    .size = sizeof mindspore_framework, .name = "mindspore", .stream = mindspore_get_stream, .enqueue = mindspore_enqueue_and_wait
 };
 
-/* ---- Opening and closing ---- */
+/* ---- The framework in use, and closing ---- */
 
 static _Atomic(const dv_ascend_framework *) framework;
-static const dv_aclnn aclnn = { sizeof aclnn, 0, dv__aclnn_run, dv__launcher_run };
 
-const dv_ascend_framework *dv__framework(void) { return atomic_load(&framework); }
+const dv_ascend_framework *dv__get_framework(void) { return atomic_load(&framework); }
 
-const dv_ascend_framework *dv__framework_of(const dv_host *host)
+const dv_ascend_framework *dv__exchange_framework(const dv_ascend_framework *new_framework)
 {
-    return host && host->name && !strcmp(host->name, mindspore.name) ? &mindspore : dv__framework();
+    return atomic_exchange(&framework, new_framework);
 }
 
-int dv_ascend_open(const dv_ascend_framework *f)
+const dv_ascend_framework *dv__find_framework_of_host(const dv_host *host)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
-    int status = dv__acl_open();
-    const dv_ascend_framework *before = atomic_exchange(&framework, status ? atomic_load(&framework) : f ? f : &dv__no_framework);
-    if (!status && !before && (status = dv_extend("dovetail.aclnn", &aclnn)))
-        atomic_store(&framework, NULL);
-    pthread_mutex_unlock(&lock);
-    return status;
+    return host && host->name && !strcmp(host->name, mindspore_framework.name) ? &mindspore_framework : dv__get_framework();
 }
 
-const dv_host *dv_ascend_host(void) { return dv__framework() ? &host_of_programs : NULL; }
+const dv_host *dv_ascend_host(void) { return dv__get_framework() ? &program_host : NULL; }
 
 int dv_ascend_wait(int32_t device)
 {
     void *stream;
-    int status = dv__framework() ? stream_of(NULL, (dv_device){ DV_NPU, device }, &stream)
-                                 : dv_fail(DV_EINVAL, "Ascend: dv_ascend_open() comes first");
+    int status = dv__get_framework() ? npu_get_stream(NULL, (dv_device){ DV_NPU, device }, &stream)
+                                     : dv_fail(DV_EINVAL, "Ascend: dv_ascend_open() comes first");
     if (!status && (status = dv__acl.aclrtSynchronizeStream(stream)))
-        status = acl_fail("aclrtSynchronizeStream", status);
+        status = host_fail_with_acl_error("aclrtSynchronizeStream", status);
     return status;
 }
 
-static int32_t free_blocks(void)
+/* Waits for all streams that have a workspace, and frees their blocks. Returns the first error number of CANN, or 0. The lock
+ * must be held. */
+static int32_t workspace_free_all(void)
 {
     int32_t status = 0;
-    while (own.nblocks) {
-        block *b = own.blocks[--own.nblocks];
+    while (library_state.nblocks) {
+        workspace_block *b = library_state.blocks[--library_state.nblocks];
         const int32_t failed = dv__acl.aclrtSynchronizeStream(b->stream);
         status = status ? status : failed;
-        for (block *next; b; b = next) {
+        for (workspace_block *next; b; b = next) {
             next = b->next;
             dv__acl.aclrtFree(b->memory);
             free(b);
         }
-        own.blocks[own.nblocks] = NULL;
+        library_state.blocks[library_state.nblocks] = NULL;
     }
     return status;
 }
 
 int dv_ascend_close(void)
 {
-    if (!dv__framework())
+    if (!dv__get_framework())
         return DV_OK;
-    pthread_mutex_lock(&own.lock);
-    int32_t status = free_blocks();
-    for (int32_t i = 0; i < MOST_DEVICES; i++) {
-        if (!own.streams[i])
+    pthread_mutex_lock(&library_state.lock);
+    int32_t status = workspace_free_all();
+    for (int32_t i = 0; i < MAX_DEVICES; i++) {
+        if (!library_state.streams[i])
             continue;
-        const int32_t waited = dv__acl.aclrtSynchronizeStream(own.streams[i]), gone = dv__acl.aclrtDestroyStream(own.streams[i]);
+        const int32_t waited = dv__acl.aclrtSynchronizeStream(library_state.streams[i]),
+                      gone = dv__acl.aclrtDestroyStream(library_state.streams[i]);
         status = status ? status : waited ? waited : gone;
-        own.streams[i] = NULL;
+        library_state.streams[i] = NULL;
     }
-    pthread_mutex_unlock(&own.lock);
-    return status ? acl_fail("giving back streams", status) : DV_OK;
+    pthread_mutex_unlock(&library_state.lock);
+    return status ? host_fail_with_acl_error("giving back streams", status) : DV_OK;
 }

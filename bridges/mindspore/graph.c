@@ -1,9 +1,11 @@
-/* Nodes of MindSpore's graphs: one kernel, for every operator. The node's attribute dv_site is the text of its call site
- * (docs/site.md), in which the tensors are anything; dv_file is the binary that defines the operator, for a process that has not
- * loaded it. MindSpore asks for shapes without dtypes, and for dtypes without shapes: both are partial inference.
+/* Nodes of MindSpore's graphs. One kernel, dv_node(), serves every operator. A node's attribute dv_site is the text of its call
+ * site (docs/site.md), in which the tensors' shapes and dtypes are not used. The attribute dv_file is the path of the binary that
+ * defines the operator, for a process that has not loaded it. MindSpore asks for shapes without dtypes, and for dtypes without
+ * shapes: partial inference answers both.
  *
- * MindSpore takes a tensor without dims for a number, loses its gradient and, in bf16, its value. So a result that may have none
- * has a last dim of 1 more, and so has each gradient; Python's side removes it. */
+ * MindSpore takes a tensor without dims for a number, loses its gradient and, in bf16, its value. So a result that may have no
+ * dims is lifted: in MindSpore it has one more dim at the end, of size 1. Each gradient is lifted as well. The bridge's Python
+ * code removes this dim. */
 #include "abi.h"
 #include "dovetail.h"
 
@@ -14,42 +16,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPORTED __attribute__((visibility("default")))
+#define DV_EXPORT __attribute__((visibility("default")))
 
-#define FUNCTIONAL "functional "
-#define STALE                                                                                                                 \
+#define FUNCTIONAL_PREFIX "functional "
+#define STALE_HINT                                                                                                            \
     " (the graph was made before the operator's declaration changed: delete MindSpore's compile cache, or export the MindIR " \
     "again)"
 
-enum { MOST_TENSORS = 64, MOST_RESULTS = 16, UNKNOWN_SIZE = -1, UNKNOWN_RANK = -2 };
+enum { MAX_TENSORS = 64, MAX_RESULTS = 16, UNKNOWN_SIZE = -1, UNKNOWN_RANK = -2 };
 
-/* Text and file are its name: two versions of a library differ by their files. After the path of a binary that was built when it
- * was loaded come lines with its sources and options, which are the same when it is built again. */
-typedef struct node {
-    struct node *next;
+/* A node is identified by `text` and `file`: two versions of a library differ by their files. If a binary was built when it was
+ * loaded, lines with its sources and options follow its path in `file`; another build of the same sources has the same lines. */
+typedef struct graph_node {
+    struct graph_node *next;
     char *text, *file;
     dv_site *site;
     size_t nargs, nresults, ntensors;
-    enum { PLAIN, LIFTED, ABSENT } kinds[MOST_RESULTS]; /* lifted: it has one dim more in MindSpore */
-} node;
+    enum {
+        RESULT_AS_DECLARED,
+        RESULT_LIFTED,
+        RESULT_ABSENT
+    } kinds[MAX_RESULTS]; /* of each result; LIFTED: in MindSpore the result has one more dim */
+} graph_node;
 
-static node *nodes;
+static graph_node *nodes;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local char message[1024];
 
-/* The message of this thread's last error, or "". */
-EXPORTED const char *dv_mindspore_error(void);
+/* Returns the message of the last failure on this thread; "" after a success. Valid until the thread's next call. */
+DV_EXPORT const char *dv_mindspore_error(void);
 const char *dv_mindspore_error(void) { return message; }
 
-static int said(int status)
+/* Copies the thread's error text, or "" for DV_OK, to this thread's message for MindSpore. Returns status. */
+static int message_set_from_status(int status)
 {
     snprintf(message, sizeof message, "%s", status ? dv_last_error() : "");
     return status;
 }
 
-/* Ends a call by MindSpore, which shows the text of a C++ exception, but of a status the number alone: throw the message. Nothing
- * is held then, and this file is compiled with -fexceptions. Where C++'s library is not found, the message is printed. */
-static int thrown(int status)
+/* Throws this thread's message as a C++ exception if status is not DV_OK, since MindSpore shows an exception's text, but only the
+ * number of a status. The caller must hold nothing. If libstdc++ is not found, the message is printed to stderr instead. Returns
+ * status. */
+static int message_throw_if_failed(int status)
 {
     void *cxx = status ? dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD) : NULL, *symbol = cxx ? dlsym(cxx, MS_THROW) : NULL;
     void (*throw_text)(const char *text);
@@ -62,76 +70,83 @@ static int thrown(int status)
     return status;
 }
 
-/* A copy of an attribute that is a string; NULL: out of memory. */
-static char *attribute(void *extra, const char *name)
+/* Returns a copy of a node's attribute that is a string, which the caller frees; NULL: memory is out. */
+static char *node_copy_text_attribute(void *extra, const char *name)
 {
     struct {
         ms_text head;
         char characters[24];
     } text = { .head = { strlen(name), sizeof text.characters - 1, 1 << 30 } };
     memcpy(text.characters, name, text.head.size + 1);
-    char *given = text.characters;
+    char *passed = text.characters;
     ms_returned_text (*ask)(void *extra, char **name);
     memcpy(&ask, &(*(void ***)extra)[MS_ATTRIBUTE_TEXT], sizeof ask);
-    char *const got = ask(extra, &given).characters;
+    char *const got = ask(extra, &passed).characters;
     ms_text *shared = (ms_text *)(void *)(got - sizeof *shared);
     char *copy = strdup(got);
-    if (shared->room && atomic_fetch_sub((_Atomic int32_t *)(void *)&shared->users, 1) <= 0)
+    if (shared->capacity && atomic_fetch_sub((_Atomic int32_t *)(void *)&shared->other_users, 1) <= 0)
         free(shared);
     return copy;
 }
 
-static bool is_fresh(const node *n, size_t r)
+/* True if the node returns a tensor for this result: it is a tensor, and not absent. */
+static bool node_is_new_result(const graph_node *n, size_t result_index)
 {
     dv_slot_info slot;
-    return n->kinds[r] != ABSENT && !dv_operator_slot(dv_site_operator(n->site), n->nargs + r, &slot) &&
-        slot.type == DV_FIELD_TENSOR;
+    return n->kinds[result_index] != RESULT_ABSENT &&
+        !dv_operator_slot(dv_site_operator(n->site), n->nargs + result_index, &slot) && slot.type == DV_FIELD_TENSOR;
 }
 
-typedef struct wanted {
+typedef struct operator_query {
     const char *name, *file;
     char content[33];
-    dv_operator *found; /* with a reference */
-} wanted;
+    dv_operator *found; /* an owned reference; NULL: not found yet */
+} operator_query;
 
-static int look_at(void *user, dv_operator *op)
+/* For dv_for_each_operator(): stores the operator in the query if its name fits and its binary has the queried path or contents.
+ * Returns DV_OK, or DV_ENOMEM. */
+static int operator_match_by_file(void *query, dv_operator *op)
 {
-    wanted *w = user;
-    char *path = NULL, content[sizeof w->content];
-    const int status = strcmp(dv_operator_name(op), w->name) ? DV_ENOENT : dv_operator_binary(op, &path, content);
-    if (!status && (!strcmp(path, w->file) || !strcmp(content, w->content))) {
-        dv_operator_unref(w->found);
-        w->found = dv_operator_ref(op); /* the newest one comes last */
+    operator_query *q = query;
+    char *path = NULL, content[sizeof q->content];
+    const int status = strcmp(dv_operator_name(op), q->name) ? DV_ENOENT : dv_operator_binary(op, &path, content);
+    if (!status && (!strcmp(path, q->file) || !strcmp(content, q->content))) {
+        dv_operator_unref(q->found);
+        q->found = dv_operator_ref(op); /* operators are visited in the order of loading, so the newest stays */
     }
     dv_free(path);
     return status == DV_ENOMEM ? status : DV_OK;
 }
 
-/* The operator that this file defines, and none of another file that has the same name. */
-static int find(const char *name, const char *file, dv_operator **out)
+/* Finds the operator `name` that this file defines, or a file with equal contents, and loads the file if necessary. An operator
+ * of another file with the same name is not found. file "": any file. Returns a status. */
+static int operator_find_in_file(const char *name, const char *file, dv_operator **out)
 {
-    wanted w = { .name = name, .file = file };
+    operator_query w = { .name = name, .file = file };
     dv_library *library;
     if (!*file)
         return dv_find(name, out);
-    if (dv_file_content(file, w.content))
+    if (dv_file_content_hash(file, w.content))
         *w.content = '\0';
-    int status = dv_each_operator(look_at, &w);
+    int status = dv_for_each_operator(operator_match_by_file, &w);
     if ((*out = w.found))
         return DV_OK;
-    if (status || (status = dv_load(file, &library))) /* another process may have made the graph */
+    if (status ||
+        (status = dv_load(
+             file, &library))) /* no loaded operator fits: another process may have made the graph, so this one loads the file */
         return dv_fail(status, "%s: the graph needs it from %s: %s", name, file, dv_last_error());
     return dv_library_find(library, name, out);
 }
 
-/* The text of a functional form has the operator that writes. */
-static int parse(const char *text, const char *file, dv_site **out)
+/* Parses the text of a call site. A text with the prefix "functional " has the name of the operator that writes arguments, and
+ * stands for that operator's functional form. Returns a status. */
+static int node_parse_site(const char *text, const char *file, dv_site **out)
 {
-    const bool is_functional = !strncmp(text, FUNCTIONAL, strlen(FUNCTIONAL));
-    const char *const call = text + strlen(FUNCTIONAL) * is_functional;
+    const bool is_functional = !strncmp(text, FUNCTIONAL_PREFIX, strlen(FUNCTIONAL_PREFIX));
+    const char *const call = text + strlen(FUNCTIONAL_PREFIX) * is_functional;
     char *name = strndup(call, strcspn(call, "(")), *binary = strndup(file, strcspn(file, "\n"));
     dv_operator *op = NULL, *functional = NULL;
-    int status = name && binary ? find(name, binary, &op) : DV_ENOMEM;
+    int status = name && binary ? operator_find_in_file(name, binary, &op) : DV_ENOMEM;
     if (!status && is_functional)
         status = dv_functional(op, &functional);
     if (!status)
@@ -143,32 +158,34 @@ static int parse(const char *text, const char *file, dv_site **out)
     return status;
 }
 
-/* The site's arguments with these tensors. */
-static void put_tensors(const node *at, const dv_tensor *t, dv_value *args, const dv_tensor **lists)
+/* Copies the call site's arguments to args, with `tensors` in place of the site's tensors, in order. lists: memory for the
+ * elements of lists of tensors. */
+static void node_fill_arguments(const graph_node *node, const dv_tensor *tensors, dv_value *args, const dv_tensor **lists)
 {
-    memcpy(args, dv_site_args(at->site), at->nargs * sizeof *args);
-    for (size_t i = 0, used = 0, held = 0; i < at->nargs; i++) {
+    memcpy(args, dv_site_args(node->site), node->nargs * sizeof *args);
+    for (size_t i = 0, used = 0, held = 0; i < node->nargs; i++) {
         if (args[i].type == DV_VALUE_TENSOR) {
-            args[i].as.tensor = &t[used++];
+            args[i].as.tensor = &tensors[used++];
         } else if (args[i].type == DV_VALUE_TENSORS) {
             const dv_tensor *const *from = args[i].as.tensors.data;
             args[i].as.tensors.data = lists + held;
             for (size_t k = 0; k < args[i].as.tensors.size; k++)
-                lists[held++] = from[k] ? &t[used++] : NULL;
+                lists[held++] = from[k] ? &tensors[used++] : NULL;
         }
     }
 }
 
-/* What follows for the results from tensors that are partly known. */
-static bool infer(const node *at, const dv_tensor *t, dv_known *specs)
+/* Infers what is known about the results if the tensors are partly known. Returns false with a message if no such call is
+ * possible. */
+static bool node_try_infer_results(const graph_node *node, const dv_tensor *tensors, dv_partial_spec *specs)
 {
-    dv_value args[MOST_TENSORS];
-    const dv_tensor *lists[MOST_TENSORS];
-    put_tensors(at, t, args, lists);
-    return !said(dv_infer_partial(dv_site_operator(at->site), args, at->nargs, specs, at->nresults));
+    dv_value args[MAX_TENSORS];
+    const dv_tensor *lists[MAX_TENSORS];
+    node_fill_arguments(node, tensors, args, lists);
+    return !message_set_from_status(dv_infer_partial(dv_site_operator(node->site), args, node->nargs, specs, node->nresults));
 }
 
-static void free_node(node *n)
+static void node_free(graph_node *n)
 {
     if (n) {
         dv_site_free(n->site);
@@ -178,216 +195,226 @@ static void free_node(node *n)
     free(n);
 }
 
-static node *make_node(const char *text, const char *file)
+/* Makes the node of a call site. NULL: dv_mindspore_error() has the reason. */
+static graph_node *node_new(const char *text, const char *file)
 {
-    node *n = calloc(1, sizeof *n);
-    const int status = n && (n->text = strdup(text)) && (n->file = strdup(file)) ? parse(text, file, &n->site) : DV_ENOMEM;
+    graph_node *n = calloc(1, sizeof *n);
+    const int status = n && (n->text = strdup(text)) && (n->file = strdup(file)) ? node_parse_site(text, file, &n->site)
+                                                                                 : DV_ENOMEM;
     if (status) {
-        said(status);
-        free_node(n);
+        message_set_from_status(status);
+        node_free(n);
         return NULL;
     }
     n->ntensors = dv_site_ntensors(n->site);
     dv_operator *op = dv_site_operator(n->site);
     n->nargs = dv_operator_nargs(op), n->nresults = dv_operator_nresults(op);
-    if (n->nargs > MOST_TENSORS || n->ntensors > MOST_TENSORS || n->nresults > MOST_RESULTS) {
-        said(dv_fail(DV_ELIMIT, "%s: more arguments than a node can have", text));
-        free_node(n);
+    if (n->nargs > MAX_TENSORS || n->ntensors > MAX_TENSORS || n->nresults > MAX_RESULTS) {
+        message_set_from_status(dv_fail(DV_ELIMIT, "%s: more arguments than a node can have", text));
+        node_free(n);
         return NULL;
     }
-    dv_tensor t[MOST_TENSORS];
-    dv_known specs[MOST_RESULTS] = { 0 };
+    dv_tensor t[MAX_TENSORS];
+    dv_partial_spec specs[MAX_RESULTS] = { 0 };
     memset(t, 0, sizeof t);
     for (size_t i = 0; i < n->ntensors; i++)
         t[i].ndim = -1;
-    if (!infer(n, t, specs)) { /* no call with these values is possible */
-        free_node(n);
+    if (!node_try_infer_results(n, t, specs)) { /* a call with these values is impossible, whatever the tensors */
+        node_free(n);
         return NULL;
     }
     for (size_t r = 0; r < n->nresults; r++) {
-        n->kinds[r] = !specs[r].present.most ? ABSENT : specs[r].value.least == 0 ? LIFTED : PLAIN;
+        n->kinds[r] = !specs[r].present.most ? RESULT_ABSENT : specs[r].value.least == 0 ? RESULT_LIFTED : RESULT_AS_DECLARED;
         if (specs[r].present.least != specs[r].present.most) {
-            said(dv_fail(
+            message_set_from_status(dv_fail(
                 DV_ENOTSUP, "%s: the sizes of tensors decide whether there is a result %zu, and a node needs to know", text, r));
-            free_node(n);
+            node_free(n);
             return NULL;
         }
     }
     return n;
 }
 
-/* NULL: none was made. */
-static node *known(const char *text, const char *file)
+/* Returns the node with this text and file; NULL: this process has made no such node. */
+static graph_node *node_find(const char *text, const char *file)
 {
-    for (node *n = nodes; n; n = n->next)
+    for (graph_node *n = nodes; n; n = n->next)
         if (!strcmp(n->text, text) && !strcmp(n->file, file))
             return n;
     return NULL;
 }
 
-/* One for another build of the file, by its sources. */
-static node *rebuilt(const char *text, const char *file)
+/* Returns a node with this text whose file was built from the same sources; NULL: there is none. */
+static graph_node *node_find_rebuilt(const char *text, const char *file)
 {
     const char *sources = strchr(file, '\n'), *others;
-    for (node *n = nodes; n && sources; n = n->next)
+    for (graph_node *n = nodes; n && sources; n = n->next)
         if (!strcmp(n->text, text) && (others = strchr(n->file, '\n')) && !strcmp(others, sources))
             return n;
     return NULL;
 }
 
-/* The node with this call site and file; made once in each process, and again where `again` asks for it: the operator may have
- * been unloaded and loaded since. NULL: said() has the reason. */
-static const node *node_named(const char *text, const char *file, bool again)
+/* Returns the node with this call site and file, which is made once in a process and never freed. must_recheck: another node is
+ * made if the operator was unloaded and loaded since. NULL: dv_mindspore_error() has the reason. */
+static const graph_node *node_find_or_make(const char *text, const char *file, bool must_recheck)
 {
     pthread_mutex_lock(&lock);
-    node *n = known(text, file), *made = NULL;
-    if (!n && !again)
-        n = rebuilt(text, file);
-    if ((!n || again) && (made = make_node(text, file)) && n && dv_site_operator(made->site) == dv_site_operator(n->site))
-        free_node(made);
-    else if (!n || again)
+    graph_node *n = node_find(text, file), *made = NULL;
+    if (!n && !must_recheck)
+        n = node_find_rebuilt(text, file);
+    if ((!n || must_recheck) && (made = node_new(text, file)) && n && dv_site_operator(made->site) == dv_site_operator(n->site))
+        node_free(made);
+    else if (!n || must_recheck)
         n = made;
-    if (made && n == made) /* an old one stays: a graph may be running it */
+    if (made && n == made) /* an older node with the same text and file stays, since a graph may be running it */
         n->next = nodes, nodes = n;
     pthread_mutex_unlock(&lock);
     return n;
 }
 
-static const node *node_of(void *extra)
+/* Returns the node of a MindSpore node's attributes dv_site and dv_file. NULL: dv_mindspore_error() has the reason. */
+static const graph_node *node_from_attributes(void *extra)
 {
-    char *text = attribute(extra, "dv_site"), *file = attribute(extra, "dv_file");
-    const node *n = text && file ? node_named(text, file, false) : NULL;
+    char *text = node_copy_text_attribute(extra, "dv_site"), *file = node_copy_text_attribute(extra, "dv_file");
+    const graph_node *n = text && file ? node_find_or_make(text, file, false) : NULL;
     free(text);
     free(file);
     return n;
 }
 
-/* For Python: is a call with this text possible, and which results are 0: plain, 1: with a dim more, 2: absent? A status;
- * dv_mindspore_error() has the reason. */
-EXPORTED int dv_mindspore_node(const char *text, const char *file, char *kinds, size_t nresults);
-int dv_mindspore_node(const char *text, const char *file, char *kinds, size_t nresults)
+/* For Python: tests whether a call with this text is possible, and sets kinds[r] for each result: 0 as declared, 1 with one more
+ * dim, 2 absent. Returns a status; dv_mindspore_error() has the reason. */
+DV_EXPORT int dv_mindspore_prepare_node(const char *text, const char *file, char *kinds, size_t nresults);
+int dv_mindspore_prepare_node(const char *text, const char *file, char *kinds, size_t nresults)
 {
-    const node *at = node_named(text, file, true);
-    for (size_t r = 0; at && r < nresults && r < at->nresults; r++)
-        kinds[r] = (char)at->kinds[r];
-    return at ? DV_OK : DV_EINVAL;
+    const graph_node *node = node_find_or_make(text, file, true);
+    for (size_t r = 0; node && r < nresults && r < node->nresults; r++)
+        kinds[r] = (char)node->kinds[r];
+    return node ? DV_OK : DV_EINVAL;
 }
 
 /* ---- The kernel ---------------------------------------------------------------------------------------------------------- */
 
-typedef struct tensors {
-    dv_tensor t[MOST_TENSORS];
-    int64_t strides[MOST_TENSORS][DV_MAX_NDIM];
-} tensors;
+typedef struct tensor_views {
+    dv_tensor t[MAX_TENSORS];
+    int64_t strides[MAX_TENSORS][DV_MAX_NDIM];
+} tensor_views;
 
-/* MindSpore's tensors on the CPU are contiguous here. */
-static int read_tensors(tensors *all, const node *at, int n, void **data, const int *ndims, int64_t **shapes, const char **types)
+/* Describes the n tensors that MindSpore passes to a kernel, which are contiguous and on the CPU. Returns a status. */
+static int node_read_tensors(
+    tensor_views *all, const graph_node *node, int n, void **data, const int *ndims, int64_t **shapes, const char **types)
 {
     for (int i = 0; i < n; i++) {
         dv_tensor *t = &all->t[i];
-        if (i == MOST_TENSORS || ndims[i] > DV_MAX_NDIM)
-            return said(dv_fail(DV_ELIMIT, "%s: more tensors or dims than a node can have", at->text));
+        if (i == MAX_TENSORS || ndims[i] > DV_MAX_NDIM)
+            return message_set_from_status(dv_fail(DV_ELIMIT, "%s: more tensors or dims than a node can have", node->text));
         *t = (dv_tensor){ .data = data[i], .device = { .type = DV_CPU }, .ndim = ndims[i], .shape = shapes[i] };
         t->strides = all->strides[i];
         for (int64_t d = ndims[i], step = 1; d-- > 0; step *= shapes[i][d])
             all->strides[i][d] = step;
         if (dv_dtype_parse(types[i], &t->dtype))
-            return said(dv_fail(DV_EDTYPE, "%s: no operator takes elements of %s", at->text, types[i]));
+            return message_set_from_status(dv_fail(DV_EDTYPE, "%s: no operator takes elements of %s", node->text, types[i]));
     }
     return DV_OK;
 }
 
-/* Without the last dim, of 1 element. */
-static dv_value lowered(dv_tensor *t, bool lifted)
+/* Returns the tensor as a value, after removing its last dim, of size 1, if it is lifted. */
+static dv_value node_drop_lifted_dim(dv_tensor *t, bool is_lifted)
 {
-    t->ndim -= lifted;
+    t->ndim -= is_lifted;
     return dv_from_tensor(t);
 }
 
-static size_t results_of(const node *at, size_t *which)
+/* Writes the indices of the results for which the node returns a tensor to new_results, and returns their number; 0 for node
+ * NULL. */
+static size_t node_list_and_count_new_results(const graph_node *node, size_t *new_results)
 {
     size_t n = 0;
-    for (size_t r = 0; at && r < at->nresults; r++)
-        if (is_fresh(at, r))
-            which[n++] = r;
+    for (size_t r = 0; node && r < node->nresults; r++)
+        if (node_is_new_result(node, r))
+            new_results[n++] = r;
     return n;
 }
 
-/* A graph that MindSpore kept, in its compile cache or as MindIR, has the shapes and dtypes that were inferred when it was made.
- * Does a result no longer have those of the declaration? */
-static bool is_stale(const node *at, const dv_tensor *t, const dv_value *results)
+/* True if a result's rank or dtype differs from what the declaration infers today. A graph from MindSpore's compile cache or a
+ * MindIR file has the shapes and dtypes that were inferred when the graph was made. */
+static bool node_is_stale(const graph_node *node, const dv_tensor *t, const dv_value *results)
 {
-    dv_known specs[MOST_RESULTS] = { 0 };
+    dv_partial_spec specs[MAX_RESULTS] = { 0 };
     bool stale = false;
-    if (!infer(at, t, specs))
+    if (!node_try_infer_results(node, t, specs))
         return false;
-    for (size_t r = 0; r < at->nresults && !stale; r++) {
+    for (size_t r = 0; r < node->nresults && !stale; r++) {
         if (results[r].type != DV_VALUE_TENSOR)
             continue;
-        const dv_tensor *given = results[r].as.tensor;
-        stale = specs[r].value.least != given->ndim || dv_dtype_key(specs[r].dtype) != dv_dtype_key(given->dtype);
-        for (int32_t d = 0; d < given->ndim && !stale; d++)
-            stale = specs[r].sizes[d].least != given->shape[d];
+        const dv_tensor *passed = results[r].as.tensor;
+        stale = specs[r].value.least != passed->ndim || dv_dtype_key(specs[r].dtype) != dv_dtype_key(passed->dtype);
+        for (int32_t d = 0; d < passed->ndim && !stale; d++)
+            stale = specs[r].sizes[d].least != passed->shape[d];
     }
     return stale;
 }
 
-static int call(const node *at, const dv_tensor *t, const dv_tensor *const *given, dv_value *results)
+/* Runs the operator's kernel for a node: `passed` are its tensors, and `results` receive the new ones. A failure because a
+ * result's shape or dtype changed since the graph was made says so. Returns a status. */
+static int node_run_kernel(const graph_node *node, const dv_tensor *t, const dv_tensor *const *passed, dv_value *results)
 {
     char reason[sizeof message];
-    int status = dv_site_call(at->site, given, at->ntensors, results, at->nresults, NULL);
+    int status = dv_site_call(node->site, passed, node->ntensors, results, node->nresults, NULL);
     if (status == DV_ESHAPE || status == DV_EDTYPE) {
         snprintf(reason, sizeof reason, "%s", dv_last_error());
-        status = dv_fail(status, "%s%s", reason, is_stale(at, t, results) ? STALE : "");
+        status = dv_fail(status, "%s%s", reason, node_is_stale(node, t, results) ? STALE_HINT : "");
     }
-    return said(status);
+    return message_set_from_status(status);
 }
 
-EXPORTED int dv_node(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
+DV_EXPORT int dv_node(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
 int dv_node(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
 {
-    const node *at = node_of(extra);
-    tensors all;
-    const dv_tensor *given[MOST_TENSORS];
-    dv_value results[MOST_RESULTS];
-    size_t which[MOST_RESULTS];
+    const graph_node *node = node_from_attributes(extra);
+    tensor_views all;
+    const dv_tensor *passed[MAX_TENSORS];
+    dv_value results[MAX_RESULTS];
+    size_t new_results[MAX_RESULTS];
     (void)stream;
-    if (!at || read_tensors(&all, at, n, data, ndims, shapes, types))
-        return thrown(DV_EINVAL);
-    const size_t fresh = results_of(at, which);
-    if ((size_t)n != at->ntensors + fresh)
-        return thrown(said(dv_fail(DV_EINVAL, "%s: MindSpore gave %d tensors, expected %zu", at->text, n, at->ntensors + fresh)));
-    for (size_t i = 0; i < at->ntensors; i++)
-        given[i] = &all.t[i];
-    for (size_t r = 0; r < at->nresults; r++)
+    if (!node || node_read_tensors(&all, node, n, data, ndims, shapes, types))
+        return message_throw_if_failed(DV_EINVAL);
+    const size_t fresh = node_list_and_count_new_results(node, new_results);
+    if ((size_t)n != node->ntensors + fresh)
+        return message_throw_if_failed(message_set_from_status(
+            dv_fail(DV_EINVAL, "%s: MindSpore gave %d tensors, expected %zu", node->text, n, node->ntensors + fresh)));
+    for (size_t i = 0; i < node->ntensors; i++)
+        passed[i] = &all.t[i];
+    for (size_t r = 0; r < node->nresults; r++)
         results[r] = dv_default();
     for (size_t r = 0; r < fresh; r++)
-        results[which[r]] = lowered(&all.t[at->ntensors + r], at->kinds[which[r]] == LIFTED);
-    return thrown(call(at, all.t, given, results));
+        results[new_results[r]] = node_drop_lifted_dim(&all.t[node->ntensors + r], node->kinds[new_results[r]] == RESULT_LIFTED);
+    return message_throw_if_failed(node_run_kernel(node, all.t, passed, results));
 }
 
-EXPORTED int dv_node_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
+DV_EXPORT int dv_node_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
 int dv_node_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
 {
     return dv_node(n, data, ndims, shapes, types, stream, extra);
 }
 
-/* ---- Gradients: a node that takes the tensors, the results and their gradients, and gives a gradient for each tensor ---- */
+/* ---- Gradients: a node that takes the tensors, the results and their gradients, and returns a gradient for each tensor ---- */
 
-/* By DLPack's codes. */
-static bool is_real(dv_dtype t) { return t.code == 2 || (t.code >= 4 && t.code != 6); }
+/* True for floats and complex numbers, by DLPack's codes. */
+static bool dtype_is_differentiable(dv_dtype dtype) { return dtype.code == 2 || (dtype.code >= 4 && dtype.code != 6); }
 
-/* MindSpore wants the dtype of the argument, a formula may give a wider one. NULL: no gradient flows there. */
-static int put_back(const dv_tensor *to, const dv_tensor *from)
+/* Stores a gradient in MindSpore's tensor, converted to that tensor's dtype, since a formula may compute in a wider one. found
+ * NULL, or a tensor of integers: stores zeros. Returns a status. */
+static int gradient_store_converted(const dv_tensor *argument_gradient, const dv_tensor *found)
 {
-    if (!from || !is_real(to->dtype)) {
-        memset(to->data, 0, (size_t)dv_dtype_bytes(to->dtype, dv_numel(to)));
+    if (!found || !dtype_is_differentiable(argument_gradient->dtype)) {
+        memset(argument_gradient->data, 0, (size_t)dv_dtype_bytes(argument_gradient->dtype, dv_numel(argument_gradient)));
         return DV_OK;
     }
-    if (dv_dtype_key(to->dtype) == dv_dtype_key(from->dtype))
-        return dv_tensor_copy(to, from);
-    const dv_value args[] = { dv_from_tensor(from), dv_from_dtype(to->dtype) };
-    dv_value result = dv_from_tensor(to);
+    if (dv_dtype_key(argument_gradient->dtype) == dv_dtype_key(found->dtype))
+        return dv_tensor_copy(argument_gradient, found);
+    const dv_value args[] = { dv_from_tensor(found), dv_from_dtype(argument_gradient->dtype) };
+    dv_value result = dv_from_tensor(argument_gradient);
     dv_operator *convert;
     int status = dv_find("base::to.dtype", &convert);
     if (!status) {
@@ -397,32 +424,34 @@ static int put_back(const dv_tensor *to, const dv_tensor *from)
     return status;
 }
 
-/* The gradient of one tensor; NULL: it is zero. */
-static dv_tensor *of_argument(const dv_value *v, size_t element)
+/* Returns the gradient of an argument's tensor; `element`: the index in a list. NULL: the gradient is zero. */
+static dv_tensor *gradient_find_tensor(const dv_value *gradient, size_t element)
 {
-    const bool list = v->type == DV_VALUE_TENSORS;
-    return v->type == DV_VALUE_TENSOR          ? (dv_tensor *)(uintptr_t)v->as.tensor
-        : list && element < v->as.tensors.size ? (dv_tensor *)(uintptr_t)v->as.tensors.data[element]
-                                               : NULL;
+    const bool list = gradient->type == DV_VALUE_TENSORS;
+    return gradient->type == DV_VALUE_TENSOR          ? (dv_tensor *)(uintptr_t)gradient->as.tensor
+        : list && element < gradient->as.tensors.size ? (dv_tensor *)(uintptr_t)gradient->as.tensors.data[element]
+                                                      : NULL;
 }
 
-static int give_gradients(const node *at, const dv_value *values, const dv_value *found, dv_tensor *out)
+/* Stores the gradients that dv_gradient() found in MindSpore's tensors `out`, one for each tensor of the arguments, and frees
+ * them. Returns the first status that is not DV_OK. */
+static int gradient_store_and_free_all(const graph_node *node, const dv_value *values, const dv_value *found, dv_tensor *out)
 {
     int status = DV_OK;
-    for (size_t i = 0, used = 0; i < at->nargs; i++) {
+    for (size_t i = 0, used = 0; i < node->nargs; i++) {
         const bool list = values[i].type == DV_VALUE_TENSORS;
         const size_t n = list ? values[i].as.tensors.size : values[i].type == DV_VALUE_TENSOR;
         for (size_t k = 0; k < n; k++) {
-            dv_tensor *g = of_argument(&found[i], k);
+            dv_tensor *g = gradient_find_tensor(&found[i], k);
             if (list && !values[i].as.tensors.data[k])
                 continue;
-            const dv_tensor *to = lowered(&out[used++], true).as.tensor;
+            const dv_tensor *to = node_drop_lifted_dim(&out[used++], true).as.tensor;
             bool same = !g || g->ndim == to->ndim;
             for (int32_t d = 0; g && same && d < to->ndim; d++)
                 same = g->shape[d] == to->shape[d];
-            const int failed = same ? put_back(to, g)
+            const int failed = same ? gradient_store_converted(to, g)
                                     : dv_fail(DV_ESHAPE, "%s: the gradient of argument %zu has another shape",
-                                          dv_operator_name(dv_site_operator(at->site)), i);
+                                          dv_operator_name(dv_site_operator(node->site)), i);
             status = status ? status : failed;
             dv_tensor_unref(g);
         }
@@ -432,51 +461,56 @@ static int give_gradients(const node *at, const dv_value *values, const dv_value
     return status;
 }
 
-/* Is a result of floats or complex numbers? */
-static bool any_real(const node *at, const dv_value *values)
+/* True if some result has elements that are floats or complex numbers. */
+static bool node_has_differentiable_result(const graph_node *node, const dv_value *values)
 {
-    for (size_t r = 0; r < at->nresults; r++) {
-        const dv_value *v = &values[at->nargs + r];
-        if (v->type == DV_VALUE_TENSOR && is_real(v->as.tensor->dtype))
+    for (size_t r = 0; r < node->nresults; r++) {
+        const dv_value *v = &values[node->nargs + r];
+        if (v->type == DV_VALUE_TENSOR && dtype_is_differentiable(v->as.tensor->dtype))
             return true;
     }
     return false;
 }
 
-EXPORTED int dv_node_gradient(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
+DV_EXPORT int dv_node_gradient(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
 int dv_node_gradient(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
 {
-    const node *at = node_of(extra);
-    tensors all;
-    size_t which[MOST_RESULTS];
+    const graph_node *node = node_from_attributes(extra);
+    tensor_views all;
+    size_t new_results[MAX_RESULTS];
     (void)stream;
-    if (!at || read_tensors(&all, at, n, data, ndims, shapes, types))
-        return thrown(DV_EINVAL);
-    const size_t fresh = results_of(at, which), nslots = at->nargs + at->nresults;
-    if ((size_t)n != 2 * (at->ntensors + fresh) || nslots > MOST_TENSORS)
-        return thrown(said(dv_fail(DV_EINVAL, "%s: MindSpore gave %d tensors to the gradient, expected %zu",
-            dv_operator_name(dv_site_operator(at->site)), n, 2 * (at->ntensors + fresh))));
-    dv_value values[MOST_TENSORS], grads[MOST_TENSORS], found[MOST_TENSORS];
-    const dv_tensor *lists[MOST_TENSORS];
+    if (!node || node_read_tensors(&all, node, n, data, ndims, shapes, types))
+        return message_throw_if_failed(DV_EINVAL);
+    const size_t fresh = node_list_and_count_new_results(node, new_results), nslots = node->nargs + node->nresults;
+    if ((size_t)n != 2 * (node->ntensors + fresh) || nslots > MAX_TENSORS)
+        return message_throw_if_failed(
+            message_set_from_status(dv_fail(DV_EINVAL, "%s: MindSpore gave %d tensors to the gradient, expected %zu",
+                dv_operator_name(dv_site_operator(node->site)), n, 2 * (node->ntensors + fresh))));
+    dv_value values[MAX_TENSORS], grads[MAX_TENSORS], found[MAX_TENSORS];
+    const dv_tensor *lists[MAX_TENSORS];
     for (size_t i = 0; i < nslots; i++)
         values[i] = grads[i] = found[i] = dv_none();
-    put_tensors(at, all.t, values, lists);
+    node_fill_arguments(node, all.t, values, lists);
     for (size_t r = 0; r < fresh; r++) {
-        values[at->nargs + which[r]] = lowered(&all.t[at->ntensors + r], at->kinds[which[r]] == LIFTED);
-        grads[at->nargs + which[r]] = lowered(&all.t[at->ntensors + fresh + r], at->kinds[which[r]] == LIFTED);
+        values[node->nargs + new_results[r]] = node_drop_lifted_dim(
+            &all.t[node->ntensors + r], node->kinds[new_results[r]] == RESULT_LIFTED);
+        grads[node->nargs + new_results[r]] = node_drop_lifted_dim(
+            &all.t[node->ntensors + fresh + r], node->kinds[new_results[r]] == RESULT_LIFTED);
     }
-    int status = dv_gradient(dv_site_operator(at->site), values, grads, NULL, found, NULL);
-    if (status == DV_ENOTSUP && !any_real(at, values)) /* integers: zero, whatever is declared */
+    int status = dv_gradient(dv_site_operator(node->site), values, grads, NULL, found, NULL);
+    if (status == DV_ENOTSUP &&
+        !node_has_differentiable_result(
+            node, values)) /* if all results are integers, all gradients are zero, whatever the operator declares */
         status = DV_OK;
     if (status == DV_ENOTSUP)
-        status = dv_fail(DV_ENOTSUP, "%s (in a graph of MindSpore a native form gives none: use stop_gradient, or declare one)",
+        status = dv_fail(DV_ENOTSUP, "%s (in a graph of MindSpore a decomposition gives none: use stop_gradient, or declare one)",
             dv_last_error());
     if (!status)
-        status = give_gradients(at, values, found, &all.t[at->ntensors + 2 * fresh]);
-    return thrown(said(status));
+        status = gradient_store_and_free_all(node, values, found, &all.t[node->ntensors + 2 * fresh]);
+    return message_throw_if_failed(message_set_from_status(status));
 }
 
-EXPORTED int dv_node_gradient_several(
+DV_EXPORT int dv_node_gradient_several(
     int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
 int dv_node_gradient_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
 {
@@ -485,85 +519,94 @@ int dv_node_gradient_several(int n, void **data, int *ndims, int64_t **shapes, c
 
 /* ---- Inference ----------------------------------------------------------------------------------------------------------- */
 
-static const dv_known unknown = { .value = { 0, 1, 1, 0 } };
+static const dv_partial_spec unknown_spec = { .value = { 0, 1, 1, 0 } };
 
-static ms_sizes sizes_of(const dv_known *k, bool lifted)
+/* Returns a new vector with a result's shape, as far as it is known, for MindSpore. is_lifted: with one more dim of size 1. */
+static ms_sizes sizes_new_from_spec(const dv_partial_spec *spec, bool is_lifted)
 {
-    const bool ranked = k->value.least == k->value.most;
-    const int64_t n = ranked ? k->value.least : 1;
-    int64_t *sizes = malloc((size_t)(n + 1) * sizeof *sizes), *const end = sizes + n + (ranked && lifted);
+    const bool ranked = spec->value.least == spec->value.most;
+    const int64_t n = ranked ? spec->value.least : 1;
+    int64_t *sizes = malloc((size_t)(n + 1) * sizeof *sizes), *const end = sizes + n + (ranked && is_lifted);
     sizes[n] = 1;
     for (int64_t i = 0; i < n; i++)
-        sizes[i] = !ranked ? UNKNOWN_RANK : k->sizes[i].least == k->sizes[i].most ? k->sizes[i].least : UNKNOWN_SIZE;
+        sizes[i] = !ranked ? UNKNOWN_RANK : spec->sizes[i].least == spec->sizes[i].most ? spec->sizes[i].least : UNKNOWN_SIZE;
     return (ms_sizes){ sizes, end, end };
 }
 
-/* The shape of a gradient of a tensor with this shape. */
-static ms_sizes gradient_sizes(int ndim, const int64_t *shape)
+/* Returns a new vector with the shape of the gradient of a tensor of this shape: one more dim of size 1, unless the rank is
+ * unknown. */
+static ms_sizes sizes_new_of_gradient(int tensor_ndim, const int64_t *tensor_shape)
 {
-    const bool ranked = ndim != 1 || shape[0] != UNKNOWN_RANK;
-    int64_t *sizes = malloc((size_t)(ndim + 1) * sizeof *sizes), *const end = sizes + ndim + ranked;
-    sizes[ndim] = 1;
-    for (int i = 0; i < ndim; i++)
-        sizes[i] = shape[i];
+    const bool ranked = tensor_ndim != 1 || tensor_shape[0] != UNKNOWN_RANK;
+    int64_t *sizes = malloc((size_t)(tensor_ndim + 1) * sizeof *sizes), *const end = sizes + tensor_ndim + ranked;
+    sizes[tensor_ndim] = 1;
+    for (int i = 0; i < tensor_ndim; i++)
+        sizes[i] = tensor_shape[i];
     return (ms_sizes){ sizes, end, end };
 }
 
-static ms_shapes new_shapes(size_t n)
+/* Returns a new vector of n shapes, which the caller fills in. */
+static ms_shapes shapes_new(size_t n)
 {
     ms_sizes *shapes = malloc(n ? n * sizeof *shapes : 1);
     return (ms_shapes){ shapes, shapes + n, shapes + n };
 }
 
-static ms_types new_types(size_t n)
+/* Returns a new vector of n types, which the caller fills in. */
+static ms_types types_new(size_t n)
 {
     int32_t *types = malloc(n ? n * sizeof *types : 1);
     return (ms_types){ types, types + n, types + n };
 }
 
-/* MindSpore asks for shapes first, then for types, which may depend on the numbers of dims: those of this thread's last question.
- */
+/* MindSpore asks for a node's shapes first, then for its dtypes, which may depend on the tensors' ranks. These are the ranks of
+ * this thread's last inference of shapes; -1: unknown. */
 static _Thread_local struct {
-    const node *at;
-    int32_t ndim[MOST_TENSORS];
-} last;
+    const graph_node *node;
+    int32_t ndim[MAX_TENSORS];
+} last_shapes;
 
-/* What follows from the shapes; false: an error, where it is not thrown. */
-static bool infer_shapes(const node *at, const int *ndims, int64_t **shapes, dv_known *specs)
+/* Infers a node's results from the shapes of its tensors. Throws after a failure; returns false only if throwing is
+ * impossible. */
+static bool node_infer_results_from_shapes_or_throw(
+    const graph_node *node, const int *ndims, int64_t **shapes, dv_partial_spec *result_specs)
 {
-    dv_tensor t[MOST_TENSORS];
+    dv_tensor t[MAX_TENSORS];
     memset(t, 0, sizeof t);
-    for (size_t i = 0; at && i < at->ntensors; i++) {
-        t[i].ndim = last.ndim[i] = ndims[i] == 1 && shapes[i][0] == UNKNOWN_RANK ? -1 : ndims[i];
+    for (size_t i = 0; node && i < node->ntensors; i++) {
+        t[i].ndim = last_shapes.ndim[i] = ndims[i] == 1 && shapes[i][0] == UNKNOWN_RANK ? -1 : ndims[i];
         t[i].shape = shapes[i];
     }
-    last.at = at;
-    return !thrown(at && infer(at, t, specs) ? DV_OK : DV_EINVAL);
+    last_shapes.node = node;
+    return !message_throw_if_failed(node && node_try_infer_results(node, t, result_specs) ? DV_OK : DV_EINVAL);
 }
 
-/* One result is a std::vector<int64_t>, several are a std::vector<std::vector<int64_t>>. */
-EXPORTED ms_sizes dv_nodeInferShape(int *ndims, int64_t **shapes, void *extra);
+/* MindSpore's query for shapes: a node with one result returns a std::vector<int64_t>, one with several a
+ * std::vector<std::vector<int64_t>>. */
+DV_EXPORT ms_sizes dv_nodeInferShape(int *ndims, int64_t **shapes, void *extra);
 ms_sizes dv_nodeInferShape(int *ndims, int64_t **shapes, void *extra)
 {
-    const node *at = node_of(extra);
-    dv_known specs[MOST_RESULTS] = { 0 };
-    size_t which[MOST_RESULTS];
-    const size_t n = results_of(at, which);
-    const bool known = infer_shapes(at, ndims, shapes, specs) && n;
-    return sizes_of(known ? &specs[which[0]] : &unknown, known && at->kinds[which[0]] == LIFTED);
+    const graph_node *node = node_from_attributes(extra);
+    dv_partial_spec specs[MAX_RESULTS] = { 0 };
+    size_t new_results[MAX_RESULTS];
+    const size_t n = node_list_and_count_new_results(node, new_results);
+    const bool known = node_infer_results_from_shapes_or_throw(node, ndims, shapes, specs) && n;
+    return sizes_new_from_spec(
+        known ? &specs[new_results[0]] : &unknown_spec, known && node->kinds[new_results[0]] == RESULT_LIFTED);
 }
 
-EXPORTED ms_shapes dv_node_severalInferShape(int *ndims, int64_t **shapes, void *extra);
+DV_EXPORT ms_shapes dv_node_severalInferShape(int *ndims, int64_t **shapes, void *extra);
 ms_shapes dv_node_severalInferShape(int *ndims, int64_t **shapes, void *extra)
 {
-    const node *at = node_of(extra);
-    dv_known specs[MOST_RESULTS] = { 0 };
-    size_t which[MOST_RESULTS];
-    const size_t n = results_of(at, which);
-    const bool known = infer_shapes(at, ndims, shapes, specs);
-    const ms_shapes out = new_shapes(n);
+    const graph_node *node = node_from_attributes(extra);
+    dv_partial_spec specs[MAX_RESULTS] = { 0 };
+    size_t new_results[MAX_RESULTS];
+    const size_t n = node_list_and_count_new_results(node, new_results);
+    const bool known = node_infer_results_from_shapes_or_throw(node, ndims, shapes, specs);
+    const ms_shapes out = shapes_new(n);
     for (size_t r = 0; r < n; r++)
-        out.begin[r] = sizes_of(known ? &specs[which[r]] : &unknown, known && at->kinds[which[r]] == LIFTED);
+        out.begin[r] = sizes_new_from_spec(
+            known ? &specs[new_results[r]] : &unknown_spec, known && node->kinds[new_results[r]] == RESULT_LIFTED);
     return out;
 }
 
@@ -571,93 +614,99 @@ ms_shapes dv_node_severalInferShape(int *ndims, int64_t **shapes, void *extra)
 static const struct {
     int32_t number;
     uint32_t key;
-} types_of[] = { { 30, DV_DTYPE_bool }, { 32, DV_DTYPE_i8 }, { 33, DV_DTYPE_i16 }, { 34, DV_DTYPE_i32 }, { 35, DV_DTYPE_i64 },
+} type_table[] = { { 30, DV_DTYPE_bool }, { 32, DV_DTYPE_i8 }, { 33, DV_DTYPE_i16 }, { 34, DV_DTYPE_i32 }, { 35, DV_DTYPE_i64 },
     { 37, DV_DTYPE_u8 }, { 38, DV_DTYPE_u16 }, { 39, DV_DTYPE_u32 }, { 40, DV_DTYPE_u64 }, { 42, DV_DTYPE_f16 },
     { 43, DV_DTYPE_f32 }, { 44, DV_DTYPE_f64 }, { 45, DV_DTYPE_bf16 }, { 46, DV_DTYPE_f8_e4m3fn }, { 47, DV_DTYPE_f8_e5m2 },
     { 51, DV_DTYPE_c64 }, { 52, DV_DTYPE_c128 } };
-enum { TYPES = sizeof types_of / sizeof *types_of };
+enum { TYPE_COUNT = sizeof type_table / sizeof *type_table };
 
-static bool infer_types(const node *at, const ms_types *in, dv_known *specs)
+/* Infers a node's results from the types of its tensors, and their ranks in last_shapes. Throws after a failure; returns false
+ * only if throwing is impossible. */
+static bool node_infer_results_from_types_or_throw(
+    const graph_node *node, const ms_types *tensor_types, dv_partial_spec *result_specs)
 {
-    dv_tensor t[MOST_TENSORS];
+    dv_tensor t[MAX_TENSORS];
     int64_t sizes[DV_MAX_NDIM];
     memset(sizes, -1, sizeof sizes); /* unknown */
     memset(t, 0, sizeof t);
-    for (size_t i = 0; at && i < at->ntensors; i++) {
-        t[i].ndim = last.at == at ? last.ndim[i] : -1;
+    for (size_t i = 0; node && i < node->ntensors; i++) {
+        t[i].ndim = last_shapes.node == node ? last_shapes.ndim[i] : -1;
         t[i].shape = sizes;
-        for (int k = 0; k < TYPES; k++)
-            if (types_of[k].number == in->begin[i])
-                t[i].dtype = dv_dtype_from_key(types_of[k].key);
+        for (int k = 0; k < TYPE_COUNT; k++)
+            if (type_table[k].number == tensor_types->begin[i])
+                t[i].dtype = dv_dtype_from_key(type_table[k].key);
     }
-    return !thrown(at && infer(at, t, specs) ? DV_OK : DV_EINVAL);
+    return !message_throw_if_failed(node && node_try_infer_results(node, t, result_specs) ? DV_OK : DV_EINVAL);
 }
 
-static int32_t number_of(dv_dtype t)
+/* Returns MindSpore's number of a dtype; 0: it has no such dtype. */
+static int32_t type_get_number(dv_dtype dtype)
 {
-    for (int k = 0; k < TYPES; k++)
-        if (types_of[k].key == dv_dtype_key(t))
-            return types_of[k].number;
+    for (int k = 0; k < TYPE_COUNT; k++)
+        if (type_table[k].key == dv_dtype_key(dtype))
+            return type_table[k].number;
     return 0; /* kTypeUnknown */
 }
 
-EXPORTED int32_t dv_nodeInferType(const ms_types *in, void *extra);
+DV_EXPORT int32_t dv_nodeInferType(const ms_types *in, void *extra);
 int32_t dv_nodeInferType(const ms_types *in, void *extra)
 {
-    const node *at = node_of(extra);
-    dv_known specs[MOST_RESULTS] = { 0 };
-    size_t which[MOST_RESULTS];
-    return results_of(at, which) && infer_types(at, in, specs) ? number_of(specs[which[0]].dtype) : 0;
+    const graph_node *node = node_from_attributes(extra);
+    dv_partial_spec specs[MAX_RESULTS] = { 0 };
+    size_t new_results[MAX_RESULTS];
+    return node_list_and_count_new_results(node, new_results) && node_infer_results_from_types_or_throw(node, in, specs)
+        ? type_get_number(specs[new_results[0]].dtype)
+        : 0;
 }
 
-EXPORTED ms_types dv_node_severalInferType(const ms_types *in, void *extra);
+DV_EXPORT ms_types dv_node_severalInferType(const ms_types *in, void *extra);
 ms_types dv_node_severalInferType(const ms_types *in, void *extra)
 {
-    const node *at = node_of(extra);
-    dv_known specs[MOST_RESULTS] = { 0 };
-    size_t which[MOST_RESULTS];
-    const size_t n = results_of(at, which);
-    const bool known = infer_types(at, in, specs);
-    const ms_types out = new_types(n);
+    const graph_node *node = node_from_attributes(extra);
+    dv_partial_spec specs[MAX_RESULTS] = { 0 };
+    size_t new_results[MAX_RESULTS];
+    const size_t n = node_list_and_count_new_results(node, new_results);
+    const bool known = node_infer_results_from_types_or_throw(node, in, specs);
+    const ms_types out = types_new(n);
     for (size_t r = 0; r < n; r++)
-        out.begin[r] = known ? number_of(specs[which[r]].dtype) : 0;
+        out.begin[r] = known ? type_get_number(specs[new_results[r]].dtype) : 0;
     return out;
 }
 
-/* A gradient has the shape and the type of its tensor. */
-EXPORTED ms_sizes dv_node_gradientInferShape(int *ndims, int64_t **shapes, void *extra);
+/* MindSpore's queries for a gradient node: each gradient has the lifted shape and the dtype of its tensor. */
+DV_EXPORT ms_sizes dv_node_gradientInferShape(int *ndims, int64_t **shapes, void *extra);
 ms_sizes dv_node_gradientInferShape(int *ndims, int64_t **shapes, void *extra)
 {
     (void)extra;
-    return gradient_sizes(ndims[0], shapes[0]);
+    return sizes_new_of_gradient(ndims[0], shapes[0]);
 }
 
-EXPORTED ms_shapes dv_node_gradient_severalInferShape(int *ndims, int64_t **shapes, void *extra);
+DV_EXPORT ms_shapes dv_node_gradient_severalInferShape(int *ndims, int64_t **shapes, void *extra);
 ms_shapes dv_node_gradient_severalInferShape(int *ndims, int64_t **shapes, void *extra)
 {
-    const node *at = node_of(extra);
-    const size_t n = at ? at->ntensors : 0;
-    thrown(at ? DV_OK : DV_EINVAL);
-    const ms_shapes out = new_shapes(n);
+    const graph_node *node = node_from_attributes(extra);
+    const size_t n = node ? node->ntensors : 0;
+    message_throw_if_failed(node ? DV_OK : DV_EINVAL);
+    const ms_shapes out = shapes_new(n);
     for (size_t i = 0; i < n; i++)
-        out.begin[i] = gradient_sizes(ndims[i], shapes[i]);
+        out.begin[i] = sizes_new_of_gradient(ndims[i], shapes[i]);
     return out;
 }
 
-EXPORTED int32_t dv_node_gradientInferType(const ms_types *in, void *extra);
+DV_EXPORT int32_t dv_node_gradientInferType(const ms_types *in, void *extra);
 int32_t dv_node_gradientInferType(const ms_types *in, void *extra)
 {
     (void)extra;
     return in->begin[0];
 }
 
-EXPORTED ms_types dv_node_gradient_severalInferType(const ms_types *in, void *extra);
+DV_EXPORT ms_types dv_node_gradient_severalInferType(const ms_types *in, void *extra);
 ms_types dv_node_gradient_severalInferType(const ms_types *in, void *extra)
 {
-    const node *at = node_of(extra);
-    const size_t n = at ? at->ntensors : 0;
-    thrown(at ? DV_OK : DV_EINVAL);
-    const ms_types out = new_types(n);
+    const graph_node *node = node_from_attributes(extra);
+    const size_t n = node ? node->ntensors : 0;
+    message_throw_if_failed(node ? DV_OK : DV_EINVAL);
+    const ms_types out = types_new(n);
     for (size_t i = 0; i < n; i++)
         out.begin[i] = in->begin[i];
     return out;

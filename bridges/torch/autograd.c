@@ -1,34 +1,21 @@
-/* Most calls need no gradient and have only plain tensors: then the operator runs directly, without a second dispatch. Other
- * calls go to Python (dovetail.torch.autograd). In a process without Python they go to the operator below the Autograd keys, and
- * a required gradient is an error; it is never dropped silently.
- */
+/* Kernels on the Autograd keys. A call that needs no gradient and has only plain tensors runs the operator directly, without a
+ * second dispatch. All other calls go to Python (dovetail.torch.autograd). In a process without Python, these calls go to the
+ * dispatcher below the Autograd keys, and a call that needs a gradient fails: no gradient is dropped silently. */
 #include "autograd.h"
 
 #include <stdio.h>
 
-static _Atomic(dv__torch_python) python;
-
-static void set_python(dv__torch_python to) { atomic_store(&python, to); }
-
-dv__torch_python dv__torch_into_python(void) { return atomic_load(&python); }
-
-const struct dv__torch_exchange *dv_torch_exchange(void)
-{
-    static const struct dv__torch_exchange exchange = { set_python, dv__torch_release, dv__torch_release_arguments,
-        dv__torch_box };
-    return &exchange;
-}
-
-/* Calls each() for every tensor among the arguments, until it returns true. */
-static bool any_tensor(const struct dv__torch_op *op, const uint64_t *stack,
-    bool (*each)(const struct dv__torch_op *op, const struct dv__torch_slot *s, const void *handle, void *with), void *with)
+/* Returns true if predicate() does so for some tensor among the arguments, also in lists; later tensors are then skipped. Returns
+ * true, too, if a list cannot be read. */
+static bool autograd_has_argument_tensor_where(const struct dv__torch_op *op, const uint64_t *stack,
+    bool (*predicate)(const struct dv__torch_op *op, const struct dv__torch_slot *s, const void *handle, void *user), void *user)
 {
     for (size_t i = 0; i < op->nargs; i++) {
         const struct dv__torch_slot *s = &op->slots[i];
         const bool list = s->field == DV_FIELD_TENSORS;
-        if ((s->field != DV_FIELD_TENSOR && !list) || (s->optional && !stack[i]))
+        if ((s->field != DV_FIELD_TENSOR && !list) || ((s->info.flags & DV_SLOT_OPTIONAL) && !stack[i]))
             continue;
-        const uint64_t cell = s->optional ? *(const uint64_t *)(uintptr_t)stack[i] : stack[i];
+        const uint64_t cell = (s->info.flags & DV_SLOT_OPTIONAL) ? *(const uint64_t *)(uintptr_t)stack[i] : stack[i];
         size_t n = 1;
         if (list && op->t->torch_list_size((void *)(uintptr_t)cell, &n))
             return true;
@@ -36,44 +23,53 @@ static bool any_tensor(const struct dv__torch_op *op, const uint64_t *stack,
             uint64_t item = cell;
             if (list && op->t->torch_list_get_item((void *)(uintptr_t)cell, k, &item))
                 return true;
-            if (list && s->element_optional && item)
+            if (list && (s->info.flags & DV_SLOT_ELEMENT_OPTIONAL) && item)
                 item = *(const uint64_t *)(uintptr_t)item;
-            if (item && each(op, s, (const void *)(uintptr_t)item, with))
+            if (item && predicate(op, s, (const void *)(uintptr_t)item, user))
                 return true;
         }
     }
     return false;
 }
 
-static bool worst_way(const struct dv__torch_op *op, const struct dv__torch_slot *s, const void *handle, void *with)
+/* Replaces *path_in_out by the path that this tensor requires, if that is slower. Returns true if the path is decided: it is
+ * DISPATCHER, and no other tensor can change it. */
+static bool autograd_try_decide_path_by_tensor(
+    const struct dv__torch_op *op, const struct dv__torch_slot *s, const void *handle, void *path_in_out)
 {
-    enum dv__torch_way *way = with;
-    const enum dv__torch_way found = dv__torch_way_of(handle, s->writes);
+    enum dv__torch_path *path = path_in_out;
+    const enum dv__torch_path found = dv__torch_choose_path(handle, s->info.flags & DV_SLOT_WRITES);
     (void)op;
-    if (found > *way)
-        *way = found;
-    return *way == DV__TORCH_OTHER;
+    if (found > *path)
+        *path = found;
+    return *path == DV__TORCH_PATH_DISPATCHER;
 }
 
-static enum dv__torch_way way_of(const struct dv__torch_op *op, const uint64_t *stack)
+/* Returns the fastest path that all arguments, the thread and the operator allow. */
+static enum dv__torch_path autograd_choose_path(const struct dv__torch_op *op, const uint64_t *stack)
 {
-    enum dv__torch_way way = DV__TORCH_PLAIN;
-    if (op->views || atomic_load(&op->overridden) || !dv__torch_thread_is_plain() || any_tensor(op, stack, worst_way, &way))
-        return DV__TORCH_OTHER;
-    return way;
+    enum dv__torch_path path = DV__TORCH_PATH_KERNEL;
+    if (op->views || atomic_load(&op->overridden) || !dv__torch_is_thread_plain() ||
+        autograd_has_argument_tensor_where(op, stack, autograd_try_decide_path_by_tensor, &path))
+        return DV__TORCH_PATH_DISPATCHER;
+    return path;
 }
 
-static bool requires_grad(const struct dv__torch_op *op, const struct dv__torch_slot *s, const void *handle, void *with)
+static bool autograd_tensor_requires_grad(
+    const struct dv__torch_op *op, const struct dv__torch_slot *s, const void *handle, void *unused)
 {
-    (void)s, (void)with;
+    (void)s, (void)unused;
     return op->t->requires_grad(*(const void *const *)handle);
 }
 
-static void without_python(const struct dv__torch_op *op, uint64_t *stack)
+/* Runs a call that is not plain in a process without Python: torch's dispatcher calls the kernel below the Autograd keys. Throws
+ * if a gradient is needed. */
+static void autograd_run_without_python(const struct dv__torch_op *op, uint64_t *stack)
 {
     const struct dv__torch_shims *t = op->t;
     char name[256];
-    if (t->aoti_torch_grad_mode_is_enabled() && any_tensor(op, stack, requires_grad, NULL)) {
+    if (t->aoti_torch_grad_mode_is_enabled() &&
+        autograd_has_argument_tensor_where(op, stack, autograd_tensor_requires_grad, NULL)) {
         dv__torch_release_arguments(op, stack, op->nargs);
         snprintf(
             name, sizeof name, "%s: a gradient is wanted, which needs Python: call it in a no-grad or inference mode", op->name);
@@ -81,21 +77,22 @@ static void without_python(const struct dv__torch_op *op, uint64_t *stack)
     }
     snprintf(name, sizeof name, "%.*s", (int)strcspn(op->name, "."), op->name);
     t->exclude_key(t->autograd_key, true);
-    const int32_t failed = t->torch_call_dispatcher(
-        name, op->overload, stack, DV_TORCH_ABI); /* takes the arguments in every case */
+    const int32_t failed = t->torch_call_dispatcher(name, op->overload, stack,
+        DV_TORCH_ABI); /* torch_call_dispatcher() takes ownership of the arguments, also when it fails */
     t->exclude_key(t->autograd_key, false);
     if (failed)
-        t->aoti_torch_check(false, op->name, "dovetail", 0, dv__torch_what(t));
+        t->aoti_torch_check(false, op->name, "dovetail", 0, dv__torch_get_last_error(t));
 }
 
-void dv__torch_autograd(const struct dv__torch_op *op, uint64_t *stack)
+void dv__torch_call_on_autograd_key(const struct dv__torch_op *op, uint64_t *stack)
 {
-    const enum dv__torch_way way = way_of(op, stack);
-    const dv__torch_python enter = atomic_load(&python);
-    if (way == DV__TORCH_PLAIN)
+    const enum dv__torch_path path = autograd_choose_path(op, stack);
+    const dv__torch_python_fn enter = dv__torch_get_python_fn();
+    if (path == DV__TORCH_PATH_KERNEL)
         dv__torch_call(op, stack, op->nargs);
     else if (enter)
-        enter(op, way == DV__TORCH_GRADIENT && !atomic_load(&op->gradient) ? DV__TORCH_OTHER : way, stack, op->nargs);
+        enter(op, path == DV__TORCH_PATH_AUTOGRAD && !atomic_load(&op->gradient) ? DV__TORCH_PATH_DISPATCHER : path, stack,
+            op->nargs);
     else
-        without_python(op, stack);
+        autograd_run_without_python(op, stack);
 }

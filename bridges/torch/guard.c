@@ -2,21 +2,21 @@
 
 #include <dlfcn.h>
 
-static struct dv__torch_layout layout;
-static const struct dv__torch_shims *shims; /* NULL: the guard is off */
+static struct dv__torch_layout guard_layout;
+static const struct dv__torch_shims *guard_shims; /* NULL: the guard is off */
 
-void dv__torch_guard_set(const struct dv__torch_layout *found)
+void dv__torch_set_guard_layout(const struct dv__torch_layout *found)
 {
-    shims = NULL;
+    guard_shims = NULL;
     if (!found)
         return;
-    layout = *found;
-    shims = dv__torch_shims();
+    guard_layout = *found;
+    guard_shims = dv__torch_get_shims();
 }
 
-uint64_t *dv__torch_thread_keys(void)
+uint64_t *dv__torch_get_thread_keys(void)
 {
-    static _Thread_local uint64_t *keys; /* dlsym gives the calling thread's own */
+    static _Thread_local uint64_t *keys; /* dlsym() gives the address for the calling thread */
     if (!keys) {
         void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
         keys = c10 ? dlsym(c10, "_ZN3c104impl26raw_local_dispatch_key_setE") : NULL;
@@ -24,79 +24,77 @@ uint64_t *dv__torch_thread_keys(void)
     return keys;
 }
 
-bool dv__torch_thread_is_plain(void)
+bool dv__torch_is_thread_plain(void)
 {
-    const uint64_t *keys = shims ? dv__torch_thread_keys() : NULL;
+    const uint64_t *keys = guard_shims ? dv__torch_get_thread_keys() : NULL;
     if (!keys)
         return false;
     if (!keys[0])
-        return !keys[1] || keys[1] == layout.below[0] || keys[1] == layout.below[1];
-    return keys[0] == layout.inference_mode[0] && keys[1] == layout.inference_mode[1];
+        return !keys[1] || keys[1] == guard_layout.excluded_below[0] || keys[1] == guard_layout.excluded_below[1];
+    return keys[0] == guard_layout.inference_mode[0] && keys[1] == guard_layout.inference_mode[1];
 }
 
-bool dv__torch_python_is_plain(void)
+bool dv__torch_is_python_thread_plain(void)
 {
-    return dv__torch_thread_is_plain() && !shims->function_modes() && !shims->has_callbacks();
+    return dv__torch_is_thread_plain() && !guard_shims->function_modes() && !guard_shims->has_callbacks();
 }
 
-/* The tensor has autograd data: a parameter, a view or a result. Below autograd this does not matter. Only level 0 of
- * forward-mode derivatives is used by torch. */
-static enum dv__torch_way way_with_autograd(const void *handle, bool written)
+/* Returns the path of a call with a tensor that has autograd data: a parameter, a view or a result. In a kernel below Autograd
+ * the data do not matter. Only level 0 of forward-mode derivatives is tested; torch uses no other. */
+static enum dv__torch_path guard_choose_autograd_path(const void *handle, bool is_written)
 {
     const void *impl = *(const void *const *)handle;
     bool tangent = true;
-    if (dv__torch_thread_keys()[1])
-        return DV__TORCH_PLAIN;
-    if (!shims->fw_grad || shims->aoti_torch_is_defined((void *)(uintptr_t)shims->fw_grad(impl, 0, handle), &tangent) || tangent)
-        return DV__TORCH_OTHER;
-    if (!shims->aoti_torch_grad_mode_is_enabled() || !shims->requires_grad(impl))
-        return DV__TORCH_PLAIN;
-    return written ? DV__TORCH_OTHER : DV__TORCH_GRADIENT;
+    if (dv__torch_get_thread_keys()[1])
+        return DV__TORCH_PATH_KERNEL;
+    if (!guard_shims->fw_grad ||
+        guard_shims->aoti_torch_is_defined((void *)(uintptr_t)guard_shims->fw_grad(impl, 0, handle), &tangent) || tangent)
+        return DV__TORCH_PATH_DISPATCHER;
+    if (!guard_shims->aoti_torch_grad_mode_is_enabled() || !guard_shims->requires_grad(impl))
+        return DV__TORCH_PATH_KERNEL;
+    return is_written ? DV__TORCH_PATH_DISPATCHER : DV__TORCH_PATH_AUTOGRAD;
 }
 
-enum dv__torch_way dv__torch_way_of(const void *handle, bool written)
+enum dv__torch_path dv__torch_choose_path(const void *handle, bool is_written)
 {
-    if (!shims)
-        return DV__TORCH_OTHER;
+    if (!guard_shims)
+        return DV__TORCH_PATH_DISPATCHER;
     const void *impl = *(const void *const *)handle;
-    const uint64_t keys = dv__torch_word(impl, layout.key_set);
+    const uint64_t keys = dv__torch_load_word(impl, guard_layout.key_set);
     for (int d = 0; d < DV__TORCH_DEVICES; d++) {
-        if (keys == layout.ordinary[d])
-            return dv__torch_word(impl, layout.autograd_meta) ? way_with_autograd(handle, written) : DV__TORCH_PLAIN;
-        if (keys == layout.inference[d])
-            return !written || dv__torch_thread_keys()[0] ? DV__TORCH_PLAIN : DV__TORCH_OTHER;
+        if (keys == guard_layout.plain_keys[d])
+            return dv__torch_load_word(impl, guard_layout.autograd_meta) ? guard_choose_autograd_path(handle, is_written)
+                                                                         : DV__TORCH_PATH_KERNEL;
+        if (keys == guard_layout.inference_keys[d])
+            return !is_written || dv__torch_get_thread_keys()[0] ? DV__TORCH_PATH_KERNEL : DV__TORCH_PATH_DISPATCHER;
     }
-    return DV__TORCH_OTHER;
+    return DV__TORCH_PATH_DISPATCHER;
 }
 
-int dv__torch_device_of(const void *handle)
+int dv__torch_get_device_kind(const void *handle)
 {
-    const uint64_t keys = dv__torch_word(*(const void *const *)handle, layout.key_set);
+    const uint64_t keys = dv__torch_load_word(*(const void *const *)handle, guard_layout.key_set);
     int d = 0;
-    while (d + 1 < DV__TORCH_DEVICES && keys != layout.ordinary[d] && keys != layout.inference[d])
+    while (d + 1 < DV__TORCH_DEVICES && keys != guard_layout.plain_keys[d] && keys != guard_layout.inference_keys[d])
         d++;
     return d;
 }
 
-const void *dv__torch_storage_of(const void *handle)
+const void *dv__torch_get_storage(const void *handle)
 {
-    return (const void *)(uintptr_t)dv__torch_word(*(const void *const *)handle, layout.storage);
+    return (const void *)(uintptr_t)dv__torch_load_word(*(const void *const *)handle, guard_layout.storage);
 }
 
-bool dv__torch_read(const void *handle, dv_tensor *t) { return shims && dv__torch_read_at(&layout, handle, t); }
-
-/* Tensors made in inference mode have no counter, and counting throws outside of it. */
-void dv__torch_count_write(void *handle)
+bool dv__torch_try_read_tensor(const void *handle, dv_tensor *out)
 {
-    const uint64_t keys = dv__torch_word(*(const void *const *)handle, layout.key_set);
-    if (keys == layout.ordinary[dv__torch_device_of(handle)])
-        shims->bump_version(handle);
+    return guard_shims && dv__torch_try_read_tensor_with(&guard_layout, handle, out);
 }
 
-const struct dv__torch_inside *dv_torch_inside(void)
+/* Raises the version counter, except for a tensor made in inference mode: such a tensor has none, and torch's bump_version()
+ * throws for it outside that mode. */
+void dv__torch_bump_version(void *handle)
 {
-    static const struct dv__torch_inside inside = { dv__torch_shims, dv__torch_thread_keys, dv__torch_python_is_plain,
-        dv__torch_way_of, dv__torch_device_of, dv__torch_storage_of, dv__torch_count_write, dv__torch_guard_set,
-        dv__torch_call_begin, dv__torch_view, dv__torch_call_end };
-    return &inside;
+    const uint64_t keys = dv__torch_load_word(*(const void *const *)handle, guard_layout.key_set);
+    if (keys == guard_layout.plain_keys[dv__torch_get_device_kind(handle)])
+        guard_shims->bump_version(handle);
 }

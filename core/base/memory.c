@@ -3,31 +3,31 @@
 
 #include <stdlib.h>
 
-static void *default_alloc(void *user, size_t size)
+static void *memory_default_alloc(void *user, size_t size)
 {
     (void)user;
     return malloc(size);
 }
-static void *default_realloc(void *user, void *p, size_t size)
+static void *memory_default_realloc(void *user, void *p, size_t size)
 {
     (void)user;
     return realloc(p, size);
 }
-static void default_free(void *user, void *p)
+static void memory_default_free(void *user, void *p)
 {
     (void)user;
     free(p);
 }
 
-static dv_allocator allocator = { default_alloc, default_realloc, default_free, NULL };
+static dv_allocator current_allocator = { memory_default_alloc, memory_default_realloc, memory_default_free, NULL };
 
 void dv_set_allocator(const dv_allocator *a)
 {
-    const dv_allocator standard = { default_alloc, default_realloc, default_free, NULL };
-    allocator = a ? *a : standard;
+    const dv_allocator standard = { memory_default_alloc, memory_default_realloc, memory_default_free, NULL };
+    current_allocator = a ? *a : standard;
 }
 
-static void *out_of_memory(size_t size)
+static void *memory_fail_out_of_memory(size_t size)
 {
     dv_fail(DV_ENOMEM, "out of memory: %zu bytes", size);
     return NULL;
@@ -35,14 +35,14 @@ static void *out_of_memory(size_t size)
 
 void *dv__alloc(size_t size)
 {
-    void *p = allocator.alloc(allocator.user, size ? size : 1);
-    return p ? p : out_of_memory(size);
+    void *p = current_allocator.alloc(current_allocator.user, size ? size : 1);
+    return p ? p : memory_fail_out_of_memory(size);
 }
 
 void *dv__calloc(size_t count, size_t size)
 {
     if (size && count > SIZE_MAX / size)
-        return out_of_memory(SIZE_MAX);
+        return memory_fail_out_of_memory(SIZE_MAX);
     void *p = dv__alloc(count * size);
     if (p)
         memset(p, 0, count * size);
@@ -51,14 +51,14 @@ void *dv__calloc(size_t count, size_t size)
 
 void *dv__realloc(void *p, size_t size)
 {
-    void *q = allocator.realloc(allocator.user, p, size ? size : 1);
-    return q ? q : out_of_memory(size);
+    void *q = current_allocator.realloc(current_allocator.user, p, size ? size : 1);
+    return q ? q : memory_fail_out_of_memory(size);
 }
 
 void dv__free(void *p)
 {
     if (p)
-        allocator.free(allocator.user, p);
+        current_allocator.free(current_allocator.user, p);
 }
 
 void dv_free(void *p) { dv__free(p); }
@@ -68,7 +68,7 @@ void *dv__alloc_aligned(size_t size, size_t alignment)
     if (alignment < sizeof(void *))
         alignment = sizeof(void *);
     if (size > SIZE_MAX - alignment - sizeof(void *))
-        return out_of_memory(size);
+        return memory_fail_out_of_memory(size);
     char *raw = dv__alloc(size + alignment + sizeof(void *));
     if (!raw)
         return NULL;
@@ -105,17 +105,17 @@ struct dv__arena_block {
 void *dv__arena_alloc(dv__arena *a, size_t size)
 {
     if (size > SIZE_MAX / 2)
-        return out_of_memory(size);
+        return memory_fail_out_of_memory(size);
     size = (size + 15) & ~(size_t)15;
     struct dv__arena_block *b = a->blocks;
     if (!b || b->size - b->used < size) {
-        const size_t room = size > 1000 ? size : 1000;
-        b = dv__alloc(sizeof *b + room);
+        const size_t capacity = size > 1000 ? size : 1000;
+        b = dv__alloc(sizeof *b + capacity);
         if (!b)
             return NULL;
         b->next = a->blocks;
         b->used = 0;
-        b->size = room;
+        b->size = capacity;
         a->blocks = b;
     }
     void *p = b->data + b->used;

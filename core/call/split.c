@@ -1,48 +1,49 @@
 /* Runs a kernel once, or on slices.
  *
- * A row with split = grain lets the runtime cut along the leading parallel dims. One step is one index of those dims. The steps
- * are cut into boxes of at least grain steps: the dims that fit into a box stay whole, one dim is cut at multiples of what fills
- * a box, and those before it are taken one index at a time. When no kernel can know how many dims there are (they come from one
- * run *s) and every tensor that is cut has them contiguous, they are first made one dim. All this depends on the shape and the
- * grain alone. */
+ * A kernel with .split = grain lets the runtime cut tensors along the leading parallel dims. One step is one index of those
+ * dims. A slice has at least grain steps, except at the end of a dim. Inner dims that fit into a slice stay whole, one dim
+ * (cut_dim) is cut into equal ranges, and a slice has one index of each dim before cut_dim. If the parallel dims are one *s,
+ * whose rank no kernel can depend on, and are contiguous in every cut tensor, they are first joined into one dim. The slices
+ * depend on shapes and grain only. */
 #include "call/split.h"
 
 #include "base/memory.h"
-#include "call/host.h"
-#include "call/pool.h"
+#include "call/host_tensor.h"
+#include "call/thread_pool.h"
 #include "call/services.h"
 
 #include <stdio.h>
 
-typedef struct cut_slot {
+/* A tensor that each slice gets only a part of. */
+typedef struct split_slot {
     size_t slot;
-    size_t field;
+    size_t field; /* index of the slot's field in the struct binding */
     const dv_tensor *t;
-} cut_slot; /* field: its place in the binding */
+} split_slot;
 
-typedef struct splitter {
+typedef struct split_plan {
     dv__call *call;
-    const dv__row *row;
+    const dv__kernel *kernel;
     const char *frame;
-    int32_t ndim;               /* leading dims */
-    int64_t sizes[DV_MAX_NDIM]; /* of them; flat: [0] is all */
-    bool flat;
-    int32_t at;                  /* the dim that is cut */
-    int64_t step, parts, pieces; /* size of a box along it; boxes along it; boxes in all */
-    cut_slot *cuts;
-    size_t ncuts, scratch; /* bytes for the slice's tensors */
+    int32_t ndim;                                /* number of leading parallel dims, along which tensors may be cut */
+    int64_t sizes[DV_MAX_NDIM];                  /* sizes of these dims; if is_flattened, sizes[0] is their product */
+    bool is_flattened;                           /* the leading dims are joined into one */
+    int32_t cut_dim;                             /* the dim that is cut into ranges */
+    int64_t slice_size, nslices_of_dim, nslices; /* size of a slice in cut_dim; number of ranges of cut_dim; number of slices */
+    split_slot *slots;
+    size_t nslots, scratch_size; /* number of cut tensors; bytes for the views of one slice */
     int64_t workspace;
     void *stream;
-} splitter;
+} split_plan;
 
-static int64_t ceildiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+static int64_t split_ceildiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
-/* Can the leading dims be traversed as one? Dims of size one do not matter. */
-static bool is_one_run(const dv_tensor *t, int32_t leading)
+/* True if the leading dims of a tensor can be joined into one dim with one stride. Dims of size one have any stride. */
+static bool split_can_flatten(const dv_tensor *t, int32_t nleading)
 {
     bool any = false;
     int64_t expected = 0;
-    for (int32_t i = leading; i-- > 0;) {
+    for (int32_t i = nleading; i-- > 0;) {
         if (t->shape[i] == 1)
             continue;
         if (any && t->strides[i] != expected)
@@ -53,16 +54,17 @@ static bool is_one_run(const dv_tensor *t, int32_t leading)
     return true;
 }
 
-/* Which slots are cut. Fails if one of them is a list. */
-static bool find_cuts(splitter *sp)
+/* Finds the tensors to cut, and the leading parallel dims. Returns false if the call cannot be split: no tensor is cut, a
+ * slot is a list or a result of unknown size, or elements are smaller than a byte. */
+static bool split_try_find_cut_tensors(split_plan *plan)
 {
-    dv__call *c = sp->call;
-    const dv__binding *b = sp->row->binding;
-    sp->flat = dv__contract_split_flattens(c->op->contract, &c->solution);
+    dv__call *c = plan->call;
+    const dv__binding *b = plan->kernel->binding;
+    plan->is_flattened = dv__contract_can_flatten_split(c->op->contract, &c->solution);
     for (size_t f = 0; f < b->n; f++) {
         const size_t slot = b->fields[f].slot;
         int32_t leading;
-        if (!dv__contract_split(c->op->contract, &c->solution, slot, &leading))
+        if (!dv__contract_try_get_split_dims(c->op->contract, &c->solution, slot, &leading))
             return false;
         if (!leading)
             continue;
@@ -72,79 +74,84 @@ static bool find_cuts(splitter *sp)
             return false;
         if (row->value != DV_VALUE_TENSOR || !t)
             continue;
-        if (slot >= c->plan->nargs && c->outs[slot - c->plan->nargs].origin == DV__RESULT_PENDING)
+        if (slot >= c->signature->nargs && c->outs[slot - c->signature->nargs].origin == DV__RESULT_PENDING)
             return false;
         if (leading > t->ndim || t->dtype.bits * t->dtype.lanes % 8)
             return false;
-        sp->flat = sp->flat && is_one_run(t, leading);
-        if (!sp->ncuts) {
-            sp->ndim = leading;
-            memcpy(sp->sizes, t->shape, sizeof *t->shape * (size_t)leading);
+        plan->is_flattened = plan->is_flattened && split_can_flatten(t, leading);
+        if (!plan->nslots) {
+            plan->ndim = leading;
+            memcpy(plan->sizes, t->shape, sizeof *t->shape * (size_t)leading);
         }
-        sp->cuts[sp->ncuts++] = (cut_slot){ slot, f, t };
-        sp->scratch += sizeof(dv_tensor) + 2 * sizeof(int64_t) * (size_t)t->ndim;
+        plan->slots[plan->nslots++] = (split_slot){ slot, f, t };
+        plan->scratch_size += sizeof(dv_tensor) + 2 * sizeof(int64_t) * (size_t)t->ndim;
     }
-    return sp->ncuts > 0;
+    return plan->nslots > 0;
 }
 
-/* Where to cut; false: it stays whole. */
-static bool plan_cuts(splitter *sp)
+/* Chooses the dim to cut and the size of slices, so that this dim has at most about 1024 slices. Returns false if one slice
+ * is enough. */
+static bool split_try_choose_slices(split_plan *plan)
 {
-    const int64_t grain = sp->row->split;
-    int64_t inner = 1;
-    for (int32_t i = 0; i < sp->ndim; i++)
-        inner *= sp->sizes[i];
-    if (inner <= grain)
+    const int64_t grain = plan->kernel->split;
+    int64_t steps = 1;
+    for (int32_t i = 0; i < plan->ndim; i++)
+        steps *= plan->sizes[i];
+    if (steps <= grain)
         return false;
-    if (sp->flat) {
-        sp->sizes[0] = inner;
-        sp->at = 0;
-        inner = 1;
+    if (plan->is_flattened) {
+        plan->sizes[0] = steps;
+        plan->cut_dim = 0;
+        steps = 1;
     } else {
-        for (sp->at = 0; inner > grain; sp->at++) /* the first dim of which one index has at most the steps of a box */
-            inner /= sp->sizes[sp->at];
-        sp->at--;
-        assert(sp->at >= 0);
+        for (plan->cut_dim = 0; steps > grain;
+            plan->cut_dim++) /* ends after the first dim of which one index has at most `grain` steps */
+            steps /= plan->sizes[plan->cut_dim];
+        plan->cut_dim--;
+        assert(plan->cut_dim >= 0);
     }
-    const int64_t size = sp->sizes[sp->at];
-    sp->step = ceildiv(grain, inner);
-    const int64_t many = size / sp->step / 1024; /* no more boxes than any machine needs */
-    if (many > 1)
-        sp->step *= many;
-    sp->parts = ceildiv(size, sp->step);
-    sp->pieces = sp->parts;
-    for (int32_t i = 0; i < sp->at; i++)
-        sp->pieces *= sp->sizes[i];
-    return sp->pieces > 1;
+    const int64_t size = plan->sizes[plan->cut_dim];
+    plan->slice_size = split_ceildiv(grain, steps);
+    const int64_t excess = size / plan->slice_size /
+        1024; /* larger slices: at most about 1024 along the dim are enough for any machine */
+    if (excess > 1)
+        plan->slice_size *= excess;
+    plan->nslices_of_dim = split_ceildiv(size, plan->slice_size);
+    plan->nslices = plan->nslices_of_dim;
+    for (int32_t i = 0; i < plan->cut_dim; i++)
+        plan->nslices *= plan->sizes[i];
+    return plan->nslices > 1;
 }
 
-/* The slice's view of a tensor, in scratch. */
-static dv_tensor *cut(const splitter *sp, const dv_tensor *t, const int64_t *origin, int64_t count, char **scratch)
+/* Returns a slice's view of a tensor, made in the memory at *scratch, which is advanced. first_index: the slice's first
+ * index in each dim; cut_dim_size: its size in cut_dim. */
+static dv_tensor *split_make_slice_view(
+    const split_plan *plan, const dv_tensor *t, const int64_t *first_index, int64_t cut_dim_size, char **scratch)
 {
     dv_tensor *view = (dv_tensor *)(void *)*scratch;
     int64_t *shape = (int64_t *)(void *)(view + 1), *strides = shape + t->ndim;
     *scratch += sizeof(dv_tensor) + 2 * sizeof(int64_t) * (size_t)t->ndim;
-    const int32_t lost = sp->flat ? sp->ndim - 1 : 0; /* dims that became one */
+    const int32_t ndropped = plan->is_flattened ? plan->ndim - 1 : 0; /* number of dims that the joined dim replaces */
     *view = *t;
-    view->ndim = t->ndim - lost;
-    memcpy(shape, t->shape + lost, sizeof *shape * (size_t)view->ndim);
-    memcpy(strides, t->strides + lost, sizeof *strides * (size_t)view->ndim);
-    if (sp->flat)
-        for (int32_t i = 0; i < sp->ndim; i++) /* the stride of the last dim that moves */
+    view->ndim = t->ndim - ndropped;
+    memcpy(shape, t->shape + ndropped, sizeof *shape * (size_t)view->ndim);
+    memcpy(strides, t->strides + ndropped, sizeof *strides * (size_t)view->ndim);
+    if (plan->is_flattened)
+        for (int32_t i = 0; i < plan->ndim; i++) /* strides[0]: that of the last joined dim with more than one index */
             if (t->shape[i] != 1)
                 strides[0] = t->strides[i];
     view->shape = shape;
     view->strides = strides;
     int64_t offset = 0;
-    for (int32_t i = 0; i <= sp->at; i++) {
-        shape[i] = i == sp->at ? count : 1;
-        offset += origin[i] * strides[i];
+    for (int32_t i = 0; i <= plan->cut_dim; i++) {
+        shape[i] = i == plan->cut_dim ? cut_dim_size : 1;
+        offset += first_index[i] * strides[i];
     }
     view->data = (char *)t->data + offset * dv_dtype_bytes(t->dtype, 1);
     return view;
 }
 
-static int slice_workspace(dv__slice *s, int64_t bytes)
+static int split_alloc_workspace(dv__slice *s, int64_t bytes)
 {
     if (!bytes)
         return DV_OK;
@@ -153,77 +160,81 @@ static int slice_workspace(dv__slice *s, int64_t bytes)
     return s->ctx.workspace ? DV_OK : DV_ENOMEM;
 }
 
-static int run_slice(dv__slice *s, const splitter *sp, char *frame, char *scratch, int64_t index)
+/* Runs the kernel function for one slice: copies the struct to `frame`, replaces its cut tensors by views made in `scratch`,
+ * and sets the context. */
+static int split_run_slice(dv__slice *s, const split_plan *plan, char *frame, char *scratch, int64_t slice_index)
 {
     int64_t origin[DV_MAX_NDIM] = { 0 };
-    int64_t rest = index / sp->parts;
-    const int64_t part = index % sp->parts;
-    origin[sp->at] = part * sp->step;
-    for (int32_t i = sp->at; i-- > 0; rest /= sp->sizes[i])
-        origin[i] = rest % sp->sizes[i];
-    const int64_t left = sp->sizes[sp->at] - origin[sp->at], count = left < sp->step ? left : sp->step;
-    const dv__binding *b = sp->row->binding;
-    memcpy(frame, sp->frame, b->frame_size);
-    for (size_t i = 0; i < sp->ncuts; i++)
-        *(dv_tensor **)(void *)(frame + b->fields[sp->cuts[i].field].offset) = cut(sp, sp->cuts[i].t, origin, count, &scratch);
+    int64_t rest = slice_index / plan->nslices_of_dim;
+    const int64_t part = slice_index % plan->nslices_of_dim;
+    origin[plan->cut_dim] = part * plan->slice_size;
+    for (int32_t i = plan->cut_dim; i-- > 0; rest /= plan->sizes[i])
+        origin[i] = rest % plan->sizes[i];
+    const int64_t left = plan->sizes[plan->cut_dim] - origin[plan->cut_dim],
+                  count = left < plan->slice_size ? left : plan->slice_size;
+    const dv__binding *b = plan->kernel->binding;
+    memcpy(frame, plan->frame, b->frame_size);
+    for (size_t i = 0; i < plan->nslots; i++)
+        *(dv_tensor **)(void *)(frame + b->fields[plan->slots[i].field].offset) = split_make_slice_view(
+            plan, plan->slots[i].t, origin, count, &scratch);
     assert(rest == 0 && count > 0);
-    s->index = index;
-    s->ctx.stream = sp->stream;
+    s->index = slice_index;
+    s->ctx.stream = plan->stream;
     s->ctx.origin = origin;
-    s->ctx.origin_ndim = sp->flat ? 1 : sp->ndim;
-    const int status = slice_workspace(s, sp->workspace);
-    return status ? status : sp->row->run(&s->ctx, frame);
+    s->ctx.origin_ndim = plan->is_flattened ? 1 : plan->ndim;
+    const int status = split_alloc_workspace(s, plan->workspace);
+    return status ? status : plan->kernel->run(&s->ctx, frame);
 }
 
-static int run_piece(void *arg, int64_t index)
+static int split_run_slice_task(void *plan_arg, int64_t slice_index)
 {
-    const splitter *sp = arg;
+    const split_plan *sp = plan_arg;
     dv__slice s;
     _Alignas(16) char small[2048], *memory = small;
-    const size_t frame_size = (sp->row->binding->frame_size + 15) & ~(size_t)15;
-    if (atomic_load_explicit(&sp->call->failing, memory_order_relaxed))
-        return DV_EKERNEL; /* the message is there, or about to be */
+    const size_t frame_size = (sp->kernel->binding->frame_size + 15) & ~(size_t)15;
+    if (atomic_load_explicit(&sp->call->has_error, memory_order_relaxed))
+        return DV_EKERNEL; /* another slice failed and records the message */
     dv__slice_init(&s, sp->call);
-    if (frame_size + sp->scratch > sizeof small && !(memory = dv__slice_alloc(&s, -1, frame_size + sp->scratch, 16)))
+    if (frame_size + sp->scratch_size > sizeof small && !(memory = dv__slice_alloc(&s, -1, frame_size + sp->scratch_size, 16)))
         return DV_ENOMEM;
-    const int status = run_slice(&s, sp, memory, memory + frame_size, index);
+    const int status = split_run_slice(&s, sp, memory, memory + frame_size, slice_index);
     dv__slice_deinit(&s);
     return status;
 }
 
-static int device_workspace(const dv__call *c, int64_t bytes, dv_tensor **out)
+static int split_alloc_device_workspace(const dv__call *c, int64_t bytes, dv_tensor **out)
 {
     const dv_dtype u8 = { 1, 8, 1 };
     const int64_t one = 1;
-    return bytes ? dv__new_tensor(c, -1, u8, c->device, 1, &bytes, &one, out) : DV_OK;
+    return bytes ? dv__new_result_tensor(c, -1, u8, c->device, 1, &bytes, &one, out) : DV_OK;
 }
 
-int dv__run_whole(dv__call *c, const dv__row *row, const void *frame, int64_t workspace, void *stream)
+int dv__run_kernel_unsplit(dv__call *c, const dv__kernel *kernel, const void *frame, int64_t workspace, void *stream)
 {
     dv__slice s;
     dv_tensor *device_memory = NULL;
     int status;
-    c->row = row;
+    c->kernel = kernel;
     dv__slice_init(&s, c);
     s.ctx.stream = stream;
-    if (dv__host_memory(c->device.type)) {
-        status = slice_workspace(&s, workspace);
-    } else if (!(status = device_workspace(c, workspace, &device_memory)) && device_memory) {
+    if (dv__is_cpu_memory(c->device.type)) {
+        status = split_alloc_workspace(&s, workspace);
+    } else if (!(status = split_alloc_device_workspace(c, workspace, &device_memory)) && device_memory) {
         s.ctx.workspace = device_memory->data;
         s.ctx.workspace_size = (size_t)workspace;
     }
     if (!status)
-        status = row->run(&s.ctx, frame);
+        status = kernel->run(&s.ctx, frame);
     dv__slice_deinit(&s);
-    dv__free_tensor(c, device_memory);
+    dv__free_host_tensor(c, device_memory);
     return status;
 }
 
-/* Bytes of the last cache that a core reaches, as Linux says; sysconf() counts those of all cores together. Of one that many
- * cores share, a program can hope for no more than 32 MB. */
-static int64_t last_cache(void)
+/* Returns the size in bytes of a CPU core's last-level cache, from Linux's /sys. At most 32 MB, since cores share larger
+ * caches. sysconf() is not used: it adds up the caches of all cores. */
+static int64_t split_last_level_cache_size(void)
 {
-    enum { MOST = 1 << 25 };
+    enum { MAX_CACHE_SIZE = 1 << 25 };
     static atomic_llong known;
     long long size = atomic_load_explicit(&known, memory_order_relaxed);
     for (int level = 3; !size && level > 1; level--) {
@@ -235,43 +246,45 @@ static int64_t last_cache(void)
         if (file)
             fclose(file);
     }
-    if (size <= 0 || size > MOST)
-        size = MOST;
+    if (size <= 0 || size > MAX_CACHE_SIZE)
+        size = MAX_CACHE_SIZE;
     atomic_store_explicit(&known, size, memory_order_relaxed);
     return size;
 }
 
-static bool is_large(const dv__call *c)
+/* True if the results and the written arguments in CPU memory have at least as many bytes as the last-level cache. */
+static bool split_written_bytes_exceed_cache(const dv__call *c)
 {
     int64_t bytes = 0;
-    for (size_t i = 0; i < c->plan->nargs + c->nouts; i++) {
-        const dv_tensor *t = i >= c->plan->nargs || c->plan->slots[i].flags & DV__SLOT_WRITES ? c->tensors[i] : NULL;
-        if (t && dv__host_memory(t->device.type))
+    for (size_t i = 0; i < c->signature->nargs + c->nouts; i++) {
+        const dv_tensor *t = i >= c->signature->nargs || c->signature->slots[i].flags & DV__SLOT_WRITES ? c->tensors[i] : NULL;
+        if (t && dv__is_cpu_memory(t->device.type))
             bytes += dv_numel(t) * t->dtype.bits * t->dtype.lanes / 8;
     }
-    return bytes >= last_cache();
+    return bytes >= split_last_level_cache_size();
 }
 
-int dv__run_kernel(dv__call *c, const dv__row *row, const void *frame, int64_t workspace, void *stream)
+int dv__run_kernel_in_slices_if_possible(
+    dv__call *c, const dv__kernel *kernel, const void *frame, int64_t workspace, void *stream)
 {
-    enum { NONE_IS_SMALLER = 1 << 20 }; /* elements: of no cache that is the last */
-    c->whole = true;
-    c->large = c->most >= NONE_IS_SMALLER && is_large(c);
-    if (row->split <= 0 || row->split >= c->most || !c->op->contract || !dv__host_memory(c->device.type) ||
-        (dv__test_hooks(c->host) && c->host->test->whole))
-        return dv__run_whole(c, row, frame, workspace, stream);
-    cut_slot cuts[DV__MAX_SLOTS];
-    splitter sp;
-    memset(&sp, 0, offsetof(splitter, sizes));
+    enum { MIN_CACHE_ELEMENTS = 1 << 20 }; /* calls whose largest tensor has fewer elements never exceed the last-level cache */
+    c->ran_unsplit = true;
+    c->exceeds_cache = c->max_numel >= MIN_CACHE_ELEMENTS && split_written_bytes_exceed_cache(c);
+    if (kernel->split <= 0 || kernel->split >= c->max_numel || !c->op->contract || !dv__is_cpu_memory(c->device.type) ||
+        (dv__test_hooks(c->host) && c->host->test->no_split))
+        return dv__run_kernel_unsplit(c, kernel, frame, workspace, stream);
+    split_slot cuts[DV__MAX_SLOTS];
+    split_plan sp;
+    memset(&sp, 0, offsetof(split_plan, sizes));
     sp.call = c;
-    sp.row = row;
+    sp.kernel = kernel;
     sp.frame = frame;
-    sp.cuts = cuts;
-    sp.ncuts = sp.scratch = 0;
+    sp.slots = cuts;
+    sp.nslots = sp.scratch_size = 0;
     sp.workspace = workspace;
     sp.stream = stream;
-    if (!find_cuts(&sp) || !plan_cuts(&sp))
-        return dv__run_whole(c, row, frame, workspace, stream);
-    c->whole = false;
-    return dv__parallel(c->host, sp.pieces, run_piece, &sp);
+    if (!split_try_find_cut_tensors(&sp) || !split_try_choose_slices(&sp))
+        return dv__run_kernel_unsplit(c, kernel, frame, workspace, stream);
+    c->ran_unsplit = false;
+    return dv__pool_run_tasks(c->host, sp.nslices, split_run_slice_task, &sp);
 }

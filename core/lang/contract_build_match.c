@@ -5,178 +5,207 @@
 
 #include <stdio.h>
 
-/* The tensor that is matched: an argument, or an element of a list. A list is matched twice: its first tensor binds variables,
- * then all are checked.
- * FIND: only the positions of its dims are wanted. */
-enum phase { BOTH, BIND, CHECK, FIND };
-enum { MAX_ITEMS = DV_MAX_NDIM + DV__MAX_RUNS + 64 }; /* of a pattern */
-struct subject {
-    const dv__pattern *t;
-    enum phase phase;
-    dv__operand tensor, shape, guard;
-    dv__operand index, first; /* CHECK: which element */
-    /* CHECK: the variables that the first element has bound up to this item */
-    dv__operand dims[DV__MAX_DIM_VARS], runs[DV__MAX_RUNS], device, dtype;
+/* What the emitted steps do with a tensor. BIND_AND_CHECK: an argument that is one tensor. A list of tensors is matched twice:
+ * BIND for its first tensor, then CHECK for each tensor. FIND_POSITIONS: nothing is bound or checked; only the positions of the
+ * pattern's items are emitted. */
+enum match_phase { MATCH_BIND_AND_CHECK, MATCH_BIND, MATCH_CHECK, MATCH_FIND_POSITIONS };
+enum { MAX_ITEMS = DV_MAX_NDIM + DV__MAX_VARIADIC_VARS + 64 }; /* the most items of a pattern's dims */
+/* The tensor that is matched with a pattern: an argument, or one tensor of a list. */
+struct match_input {
+    const dv__pattern *t; /* the tensor's pattern */
+    enum match_phase phase;
+    dv__operand tensor, shape, guard; /* registers of the tensor and its shape; condition under which they exist */
+    dv__operand index, first;         /* CHECK: registers with the tensor's index in the list, and with 1 for the first tensor */
+    /* CHECK: conditions under which the list's first tensor has bound each variable, up to the current item */
+    dv__operand dim_bound[DV__MAX_DIM_VARS], variadic_bound[DV__MAX_VARIADIC_VARS], device_bound, dtype;
 };
 
-/* ---- Who takes part ------------------------------------------------------------------------------------------------------ */
+/* ---- Patterns that apply ------------------------------------------------------------------------------------------------- */
 
-dv__operand dv__case_taken(const dv__builder *b, dv__when when)
+/* Returns the condition that the case `when` is selected. DV__ALWAYS: an item outside of cases. */
+dv__operand dv__case_get_condition(const dv__builder *b, dv__case_ref when)
 {
-    return when.group < 0 ? DV__ALWAYS : b->p->taken[when.group][when.index];
+    return when.group < 0 ? DV__ALWAYS : b->p->is_selected[when.group][when.index];
 }
 
-dv__operand dv__took_part(dv__builder *b, const dv__pattern *t)
+/* Emits the condition that a pattern applies: its case is selected, and an optional argument is given. DV__NEVER: for
+ * `absent`. */
+dv__operand dv__emit_pattern_applies(dv__builder *b, const dv__pattern *pattern)
 {
-    if (t->presence == DV__ABSENT)
+    if (pattern->presence == DV__PRESENCE_ABSENT)
         return DV__NEVER;
-    const dv__operand taken = dv__case_taken(b, t->when);
-    return t->presence == DV__REQUIRED ? taken : dv__and(b, taken, dv__present(b, t->slot));
+    const dv__operand taken = dv__case_get_condition(b, pattern->when);
+    return pattern->presence == DV__PRESENCE_REQUIRED ? taken : dv__emit_and(b, taken, dv__emit_present(b, pattern->slot));
 }
 
-dv__part *dv__case_text(dv__builder *b, dv__when when)
+/* Returns the message part ' when layout == "A"'. NULL: the item is outside of cases. */
+dv__message_part *dv__message_make_case(dv__builder *b, dv__case_ref when)
 {
-    return when.group < 0 ? NULL : dv__part_text(b, " when %s", b->c->groups[when.group].cases[when.index].text);
+    return when.group < 0 ? NULL : dv__message(b, " when %s", b->c->groups[when.group].cases[when.index].text);
 }
 
-/* ---- Messages: who bound what -------------------------------------------------------------------------------------------- */
+/* ---- Messages: which argument binds a variable --------------------------------------------------------------------------- */
 
-struct chain {
+/* The arguments that may bind one variable, in order. In a call the first entry whose condition holds is the binder. */
+struct binder_chain {
     struct {
         dv__operand condition;
-        const char *who;
-    } links[512];
+        const char *who; /* the argument's name; NULL: a definition binds the variable */
+    } entries[512];
     uint32_t n;
 };
 
-static bool link_to(struct chain *chain, dv__operand condition, const char *who) /* false: nothing comes after it */
+/* Adds an entry to the chain, unless its condition is DV__NEVER or the chain is full. Returns false if the condition always
+ * holds: later entries would never be used. */
+static bool binder_chain_add_stays_open(struct binder_chain *chain, dv__operand condition, const char *argument_name)
 {
-    if (condition == DV__NEVER || chain->n == sizeof chain->links / sizeof *chain->links)
+    if (condition == DV__NEVER || chain->n == sizeof chain->entries / sizeof *chain->entries)
         return true;
-    chain->links[chain->n].condition = condition;
-    chain->links[chain->n++].who = who;
+    chain->entries[chain->n].condition = condition;
+    chain->entries[chain->n++].who = argument_name;
     return condition != DV__ALWAYS;
 }
 
-static bool patterns_with(dv__builder *b, struct chain *chain, bool run, int ref, bool alone)
+/* Adds the arguments whose patterns have the variable: alone as a dim (stands_alone), else in a computed dim. Returns false if
+ * the last entry always holds. */
+static bool binder_chain_add_patterns_stays_open(
+    dv__builder *b, struct binder_chain *chain, bool is_variadic, int variable, bool stands_alone)
 {
     for (uint32_t i = 0; i < b->c->npatterns; i++) {
         const dv__pattern *t = &b->c->patterns[i];
-        bool has = false;
-        for (uint32_t k = 0; k < t->dims.n && !has; k++) {
-            const dv__item *item = &t->dims.items[k];
-            const bool is = run ? item->kind == DV__ITEM_RUN || item->kind == DV__ITEM_ELEMENT_RUN
-                                : item->kind == DV__ITEM_VAR || item->kind == DV__ITEM_ELEMENT;
-            has = alone ? is && item->ref == ref : !run && item->kind == DV__ITEM_EXPR && item->needs.dims >> ref & 1;
+        bool found = false;
+        for (uint32_t k = 0; k < t->dims.n && !found; k++) {
+            const dv__dim_item *item = &t->dims.items[k];
+            const bool is_kind = is_variadic ? item->kind == DV__DIM_VARIADIC || item->kind == DV__DIM_PER_TENSOR_VARIADIC
+                                             : item->kind == DV__DIM_VAR || item->kind == DV__DIM_PER_TENSOR;
+            found = stands_alone ? is_kind && item->ref == variable
+                                 : !is_variadic && item->kind == DV__DIM_COMPUTED && item->vars.dims >> variable & 1;
         }
-        if (has && !link_to(chain, dv__took_part(b, t), t->name))
+        if (found && !binder_chain_add_stays_open(chain, dv__emit_pattern_applies(b, t), t->name))
             return false;
     }
     return true;
 }
 
-/* The argument that binds a variable: of the first pattern where the variable stands alone, else of the first that can be solved
- * for it. */
-static void find_binders(dv__builder *b, struct chain *chain, bool run, int ref)
+/* Lists the possible binders of a size or variadic: first patterns where it stands alone, then definitions, then computed dims
+ * that can be solved for it. */
+static void binder_chain_build(dv__builder *b, struct binder_chain *chain, bool is_variadic, int variable)
 {
     chain->n = 0;
-    if (!patterns_with(b, chain, run, ref, true))
+    if (!binder_chain_add_patterns_stays_open(b, chain, is_variadic, variable, true))
         return;
-    for (uint32_t i = 0; i < b->c->ndefinitions && !run; i++)
-        if (b->c->definitions[i].var == ref && !link_to(chain, dv__case_taken(b, b->c->definitions[i].when), NULL))
+    for (uint32_t i = 0; i < b->c->ndefinitions && !is_variadic; i++)
+        if (b->c->definitions[i].var_index == variable &&
+            !binder_chain_add_stays_open(chain, dv__case_get_condition(b, b->c->definitions[i].when), NULL))
             return;
-    patterns_with(b, chain, run, ref, false);
+    binder_chain_add_patterns_stays_open(b, chain, is_variadic, variable, false);
 }
 
-static dv__part *say_chain(dv__builder *b, const struct chain *chain, const char *before, const char *after)
+/* Returns the message part with the binder's name between two texts. The part is empty where a definition binds, or nothing
+ * does. */
+static dv__message_part *binder_chain_make_message(
+    dv__builder *b, const struct binder_chain *chain, const char *before, const char *after)
 {
-    dv__part *p = NULL;
+    dv__message_part *p = NULL;
     for (uint32_t i = chain->n; i-- > 0;)
-        p = dv__if_part(b, chain->links[i].condition,
-            chain->links[i].who ? dv__part_text(b, "%s%s%s", before, chain->links[i].who, after) : NULL, p);
+        p = dv__message_if(b, chain->entries[i].condition,
+            chain->entries[i].who ? dv__message(b, "%s%s%s", before, chain->entries[i].who, after) : NULL, p);
     return p;
 }
 
-dv__part *dv__binder(dv__builder *b, bool run, int ref, const char *before, const char *after)
+/* Returns the message part "'n' is bound by 'x'" between the texts before and after. is_variadic: `variable` is an index of a
+ * variadic, else of a size. */
+dv__message_part *dv__message_make_binder(dv__builder *b, bool is_variadic, int variable, const char *before, const char *after)
 {
-    struct chain chain;
+    struct binder_chain chain;
     char front[400], back[40];
-    const dv__hush hush = dv__quietly(b);
-    find_binders(b, &chain, run, ref);
-    snprintf(
-        front, sizeof front, "%s'%s%s' is bound by '", before, run ? "*" : "", run ? b->c->runs[ref].name : b->c->dims[ref].name);
+    const dv__message_scope scope = dv__message_scope_begin(b);
+    binder_chain_build(b, &chain, is_variadic, variable);
+    snprintf(front, sizeof front, "%s'%s%s' is bound by '", before, is_variadic ? "*" : "",
+        is_variadic ? b->c->variadics[variable].name : b->c->dims[variable].name);
     snprintf(back, sizeof back, "'%s", after);
-    dv__part *p = say_chain(b, &chain, front, back);
-    dv__aloud(b, hush);
+    dv__message_part *p = binder_chain_make_message(b, &chain, front, back);
+    dv__message_scope_end(b, scope);
     return p;
 }
 
-dv__part *dv__bound_by(dv__builder *b, int ref)
+/* Returns the message part " (bound by 'x')" for a size variable, by its index. The part is empty where no argument binds
+ * it. */
+dv__message_part *dv__message_make_bound_by(dv__builder *b, int dim_variable)
 {
-    struct chain chain;
-    const dv__hush hush = dv__quietly(b);
-    find_binders(b, &chain, false, ref);
-    dv__part *p = say_chain(b, &chain, " (bound by '", "')");
-    dv__aloud(b, hush);
+    struct binder_chain chain;
+    const dv__message_scope scope = dv__message_scope_begin(b);
+    binder_chain_build(b, &chain, false, dim_variable);
+    dv__message_part *p = binder_chain_make_message(b, &chain, " (bound by '", "')");
+    dv__message_scope_end(b, scope);
     return p;
 }
 
-static dv__part *dtype_binder(dv__builder *b, int ref, const char *before, const char *after)
+/* Returns the message part "'T' is bound by 'x'" for a dtype variable, between the texts before and after. */
+static dv__message_part *match_make_dtype_binder_message(
+    dv__builder *b, int dtype_variable, const char *before, const char *after)
 {
-    struct chain chain = { .n = 0 };
+    struct binder_chain chain = { .n = 0 };
     char front[300], back[40];
-    const dv__hush hush = dv__quietly(b);
+    const dv__message_scope scope = dv__message_scope_begin(b);
     for (uint32_t i = 0; i < b->c->npatterns; i++) {
         const dv__pattern *t = &b->c->patterns[i];
-        if (t->dtype.kind == DV__DTYPE_VAR && t->dtype.ref == ref && !link_to(&chain, dv__took_part(b, t), t->name))
+        if (t->dtype.kind == DV__DTYPE_SPEC_VAR && t->dtype.ref == dtype_variable &&
+            !binder_chain_add_stays_open(&chain, dv__emit_pattern_applies(b, t), t->name))
             break;
     }
-    snprintf(front, sizeof front, "%s'%s' is bound by '", before, b->c->dtypes[ref].name);
+    snprintf(front, sizeof front, "%s'%s' is bound by '", before, b->c->dtypes[dtype_variable].name);
     snprintf(back, sizeof back, "'%s", after);
-    dv__part *p = say_chain(b, &chain, front, back);
-    dv__aloud(b, hush);
+    dv__message_part *p = binder_chain_make_message(b, &chain, front, back);
+    dv__message_scope_end(b, scope);
     return p;
 }
 
-dv__part *dv__binders(dv__builder *b, dv__needs needs)
+/* Returns the message part " ('n' is bound by 'x', '*s' is bound by 'y')" for a set of variables. NULL: the set is empty. */
+dv__message_part *dv__message_make_binders(dv__builder *b, dv__var_set vars)
 {
-    dv__part *join = dv__join(b, " (", ")");
-    for (uint32_t i = 0; i < b->c->nruns; i++)
-        if (needs.runs >> i & 1)
-            dv__join_add(b, join, dv__binder(b, true, (int)i, "", ""));
+    dv__message_part *join = dv__message_join_new(b, " (", ")");
+    for (uint32_t i = 0; i < b->c->nvariadics; i++)
+        if (vars.variadics >> i & 1)
+            dv__message_join_add(b, join, dv__message_make_binder(b, true, (int)i, "", ""));
     for (uint32_t i = 0; i < b->c->ndims; i++)
-        if (needs.dims >> i & 1)
-            dv__join_add(b, join, dv__binder(b, false, (int)i, "", ""));
+        if (vars.dims >> i & 1)
+            dv__message_join_add(b, join, dv__message_make_binder(b, false, (int)i, "", ""));
     for (uint32_t i = 0; i < b->c->ndtypes; i++)
-        if (needs.dtypes >> i & 1)
-            dv__join_add(b, join, dtype_binder(b, (int)i, "", ""));
+        if (vars.dtypes >> i & 1)
+            dv__message_join_add(b, join, match_make_dtype_binder_message(b, (int)i, "", ""));
     return join && join->then ? join : NULL;
 }
 
-dv__part *dv__variables(dv__builder *b, dv__needs needs, dv__part *join)
+/* Adds a part to a JOIN part; in a message it is printed only where the condition `bound` holds. */
+static void message_join_add_if_bound(dv__builder *b, dv__message_part *join, dv__operand bound, dv__message_part *part)
 {
-    const dv__contract *c = b->c;
-    for (uint32_t i = 0; i < c->nruns; i++)
-        if (needs.runs >> i & 1) {
-            dv__part *p = dv__then(dv__part_text(b, "*%s = [", c->runs[i].name), dv__show(b, dv__run_register(c, (int)i)));
-            dv__join_add(b, join, dv__if_part(b, b->runs[i], dv__then(p, dv__part_text(b, "]")), NULL));
-        }
-    for (uint32_t i = 0; i < c->ndims; i++)
-        if (needs.dims >> i & 1) {
-            dv__part *p = dv__then(dv__part_text(b, "%s = ", c->dims[i].name), dv__show(b, dv__dim_register((int)i)));
-            dv__join_add(b, join, dv__if_part(b, b->dims[i], p, NULL));
-        }
-    for (uint32_t i = 0; i < c->ndtypes; i++)
-        if (needs.dtypes >> i & 1) {
-            dv__part *p = dv__then(dv__part_text(b, "%s = ", c->dtypes[i].name), dv__show(b, dv__dtype_register(c, (int)i)));
-            dv__join_add(b, join, dv__if_part(b, b->dtypes[i], p, NULL));
-        }
-    return join;
+    dv__message_join_add(b, join, dv__message_if(b, bound, part, NULL));
 }
 
-/* ---- What each tensor of a list has of its own --------------------------------------------------------------------------- */
+/* Adds "n = 3" for each bound variable of a set to a JOIN part. Returns the JOIN part; NULL: nothing was added. */
+dv__message_part *dv__message_add_variables(dv__builder *b, dv__var_set vars, dv__message_part *join)
+{
+    const dv__contract *c = b->c;
+    for (uint32_t i = 0; i < c->nvariadics; i++)
+        if (vars.variadics >> i & 1)
+            message_join_add_if_bound(b, join, b->variadic_bound[i],
+                dv__message(b, "*%s = [%r]", c->variadics[i].name, dv__variadic_register(c, (int)i)));
+    for (uint32_t i = 0; i < c->ndims; i++)
+        if (vars.dims >> i & 1)
+            message_join_add_if_bound(
+                b, join, b->dim_bound[i], dv__message(b, "%s = %r", c->dims[i].name, dv__dim_register((int)i)));
+    for (uint32_t i = 0; i < c->ndtypes; i++)
+        if (vars.dtypes >> i & 1)
+            message_join_add_if_bound(
+                b, join, b->dtype_bound[i], dv__message(b, "%s = %r", c->dtypes[i].name, dv__dtype_register(c, (int)i)));
+    return join && join->then ? join : NULL;
+}
 
-static const dv__item *find_own(const dv__pattern *t, const dv__item *item)
+/* ---- Variables of each tensor of a list ---------------------------------------------------------------------------------- */
+
+/* Returns the item of a pattern that is the same n{i} or *s{i} as an item of another pattern. NULL: it has none. */
+static const dv__dim_item *pattern_find_same_per_tensor_item(const dv__pattern *t, const dv__dim_item *item)
 {
     for (uint32_t k = 0; k < t->dims.n; k++)
         if (t->dims.items[k].kind == item->kind && t->dims.items[k].ref == item->ref)
@@ -184,905 +213,969 @@ static const dv__item *find_own(const dv__pattern *t, const dv__item *item)
     return NULL;
 }
 
-/* The list that binds n{i} or *s{i}: the first one that has it and takes part; t itself where it is the first. */
-static const dv__pattern *own_binder(dv__builder *b, const dv__pattern *t, const dv__item *item)
+/* Returns the list pattern that binds n{i} or *s{i}: the first one that has the item and can apply, at most t itself. Sets
+ * b->status to an error if that list may be absent while t's is given. */
+static const dv__pattern *per_tensor_find_binder(dv__builder *b, const dv__pattern *t, const dv__dim_item *item)
 {
-    const dv__operand took = dv__took_part(b, t);
+    const dv__operand pattern_applies = dv__emit_pattern_applies(b, t);
     for (uint32_t i = 0; i < b->c->npatterns && !b->status; i++) {
         const dv__pattern *other = &b->c->patterns[i];
         if (other == t)
             break;
-        if (!find_own(other, item) || dv__and(b, took, dv__took_part(b, other)) == DV__NEVER)
+        if (!pattern_find_same_per_tensor_item(other, item) ||
+            dv__emit_and(b, pattern_applies, dv__emit_pattern_applies(b, other)) == DV__NEVER)
             continue;
-        if (!dv__implies(b, took, dv__took_part(b, other), 8))
-            b->status = dv__fail_at(DV_ECONTRACT, b->c->text, item->e->at,
-                "%s%s{%s} is bound by '%s', which may be absent when '%s' is given", item->e->kind == DV__EXPR_STAR ? "*" : "",
-                item->e->name, item->e->index, other->name, t->name);
+        if (!dv__condition_implies(b, pattern_applies, dv__emit_pattern_applies(b, other), 8))
+            b->status = dv__fail_at_column(DV_ECONTRACT, b->c->text, item->e->at,
+                "%s%s{%s} is bound by '%s', which may be absent when '%s' is given",
+                item->e->kind == DV__EXPR_VARIADIC ? "*" : "", item->e->name, item->e->index_name, other->name, t->name);
         return other;
     }
     return t;
 }
 
-static bool find_positions(dv__builder *b, const struct subject *x, dv__shape_position *positions);
-static dv__operand dims_at(dv__builder *b, const struct subject *x, const dv__shape_position *position);
-static dv__operand size_at(dv__builder *b, const struct subject *x, const dv__shape_position *position, dv__operand guard);
+static bool match_try_emit_positions(dv__builder *b, const struct match_input *x, dv__shape_position *positions);
+static dv__operand match_emit_dims_at(dv__builder *b, const struct match_input *x, const dv__shape_position *position);
+static dv__operand match_emit_size_at(
+    dv__builder *b, const struct match_input *x, const dv__shape_position *position, dv__operand guard);
 
-/* The size or the run that tensor `index` of the binder has for it. */
-static dv__operand own_value(
-    dv__builder *b, const dv__pattern *binder, const dv__item *item, dv__operand index, dv__operand guard)
+/* Emits the size n{i} or the variadic dims *s{i} of the tensor at this index of the binding list. Returns the register. */
+static dv__operand per_tensor_emit_value(
+    dv__builder *b, const dv__pattern *binder, const dv__dim_item *item, dv__operand index, dv__operand guard)
 {
     dv__shape_position positions[MAX_ITEMS];
-    struct subject x = { .t = binder, .phase = FIND, .guard = guard, .index = index };
-    x.tensor = dv__emit(b, DV__OP_ELEMENT, DV__RTYPE_TENSOR, guard, 1, &index, binder->slot, NULL);
-    x.shape = dv__op1(b, DV__OP_SHAPE, DV__RTYPE_DIMS, guard, x.tensor);
-    const dv__item *at = find_own(binder, item);
-    if (b->status || !find_positions(b, &x, positions))
+    struct match_input x = { .t = binder, .phase = MATCH_FIND_POSITIONS, .guard = guard, .index = index };
+    x.tensor = dv__emit_op(b, DV__OP_LIST_TENSOR, DV__TYPE_TENSOR, guard, 1, &index, binder->slot, NULL);
+    x.shape = dv__emit_op1(b, DV__OP_SHAPE, DV__TYPE_DIMS, guard, x.tensor);
+    const dv__dim_item *at = pattern_find_same_per_tensor_item(binder, item);
+    if (b->status || !match_try_emit_positions(b, &x, positions))
         return DV__ALWAYS;
     const dv__shape_position *position = &positions[at - binder->dims.items];
-    return item->kind == DV__ITEM_ELEMENT ? size_at(b, &x, position, guard) : dims_at(b, &x, position);
+    return item->kind == DV__DIM_PER_TENSOR ? match_emit_size_at(b, &x, position, guard) : match_emit_dims_at(b, &x, position);
 }
 
 /* ---- Messages: an argument ----------------------------------------------------------------------------------------------- */
 
-static dv__part *label(dv__builder *b, const struct subject *x)
+/* Returns the message part "argument 'x': ", or "argument 'xs[1]': " in phase CHECK. */
+static dv__message_part *match_make_argument_prefix(dv__builder *b, const struct match_input *x)
 {
-    if (x->phase != CHECK)
-        return dv__part_text(b, "argument '%s': ", x->t->name);
-    dv__part *p = dv__then(dv__part_text(b, "argument '%s[", x->t->name), dv__show(b, x->index));
-    return dv__then(p, dv__part_text(b, "]': "));
+    return x->phase != MATCH_CHECK ? dv__message(b, "argument '%s': ", x->t->name)
+                                   : dv__message(b, "argument '%s[%r]': ", x->t->name, x->index);
 }
 
-/* An item for a message: its sizes if they are known, else its text. */
-static dv__part *say_item(dv__builder *b, const dv__item *item, dv__operand guard)
+/* Returns the message part of an item: its sizes if its variables are bound, else its text. */
+static dv__message_part *match_make_item_sizes_message(dv__builder *b, const dv__dim_item *item, dv__operand guard)
 {
-    dv__part *text = dv__part_text(b, "%s", item->text);
-    const dv__hush hush = dv__quietly(b);
-    const dv__operand bound = dv__and(b, guard, dv__bound(b, item->needs));
-    const dv__operand value = bound == DV__NEVER ? DV__ALWAYS : dv__value(b, item->e, bound);
-    const dv__operand known = bound == DV__NEVER ? bound : dv__and(b, bound, b->valid);
-    dv__part *p = known == DV__NEVER      ? text
-        : dv__implies(b, guard, known, 6) ? dv__show(b, value)
-                                          : dv__if_part(b, known, dv__show(b, value), text);
-    dv__aloud(b, hush);
+    dv__message_part *text = dv__message(b, "%s", item->text);
+    const dv__message_scope scope = dv__message_scope_begin(b);
+    const dv__operand bound = dv__emit_and(b, guard, dv__emit_all_bound(b, item->vars));
+    const dv__operand value = bound == DV__NEVER ? DV__ALWAYS : dv__emit_expr(b, item->e, bound);
+    const dv__operand known = bound == DV__NEVER ? bound : dv__emit_and(b, bound, b->message_values_exist);
+    dv__message_part *p = known == DV__NEVER        ? text
+        : dv__condition_implies(b, guard, known, 6) ? dv__message(b, "%r", value)
+                                                    : dv__message_if(b, known, dv__message(b, "%r", value), text);
+    dv__message_scope_end(b, scope);
     return p;
 }
 
-static bool same_bound(const dv__builder *b, const struct subject *x, dv__needs needs)
+/* True if each size and variadic of a set is bound under the same condition for a list's first tensor as for the later ones. */
+static bool match_has_same_bound_conditions(const dv__builder *b, const struct match_input *x, dv__var_set vars)
 {
-    for (uint64_t left = needs.dims; left; left &= left - 1)
-        if (b->dims[__builtin_ctzll(left)] != x->dims[__builtin_ctzll(left)])
+    for (uint64_t left = vars.dims; left; left &= left - 1)
+        if (b->dim_bound[__builtin_ctzll(left)] != x->dim_bound[__builtin_ctzll(left)])
             return false;
-    for (uint32_t left = needs.runs; left; left &= left - 1)
-        if (b->runs[__builtin_ctz(left)] != x->runs[__builtin_ctz(left)])
+    for (uint32_t left = vars.variadics; left; left &= left - 1)
+        if (b->variadic_bound[__builtin_ctz(left)] != x->variadic_bound[__builtin_ctz(left)])
             return false;
     return true;
 }
 
-/* n{i}, *s{i}: the sizes that another list binds for this tensor, or how it is written. */
-static dv__part *say_own(dv__builder *b, const struct subject *x, const dv__item *item)
+/* Returns the message part of n{i} or *s{i}: the sizes that another list binds for this tensor, else the item's text. */
+static dv__message_part *match_make_per_tensor_message(dv__builder *b, const struct match_input *x, const dv__dim_item *item)
 {
-    const dv__pattern *binder = own_binder(b, x->t, item);
-    if (binder == x->t || x->phase != CHECK)
-        return dv__part_text(b, "%s", item->text);
-    const dv__hush hush = dv__quietly(b);
-    dv__part *p = dv__show(b, own_value(b, binder, item, x->index, x->guard));
-    dv__aloud(b, hush);
+    const dv__pattern *binder = per_tensor_find_binder(b, x->t, item);
+    if (binder == x->t || x->phase != MATCH_CHECK)
+        return dv__message(b, "%s", item->text);
+    const dv__message_scope scope = dv__message_scope_begin(b);
+    dv__message_part *p = dv__message(b, "%r", per_tensor_emit_value(b, binder, item, x->index, x->guard));
+    dv__message_scope_end(b, scope);
     return p;
 }
 
-/* " ('*s{i}' is bound by 'xs[1]')", or nothing */
-static dv__part *say_own_binder(dv__builder *b, const struct subject *x, const dv__item *item)
+/* Returns the message part " ('*s{i}' is bound by 'xs[1]')". NULL: this list itself binds the item. */
+static dv__message_part *match_make_per_tensor_binder_message(
+    dv__builder *b, const struct match_input *x, const dv__dim_item *item)
 {
-    const dv__pattern *binder = own_binder(b, x->t, item);
-    if (binder == x->t)
-        return NULL;
-    dv__part *p = dv__part_text(b, " ('%s' is bound by '%s[", item->text, binder->name);
-    return dv__then(dv__then(p, dv__show(b, x->index)), dv__part_text(b, "]')"));
+    const dv__pattern *binder = per_tensor_find_binder(b, x->t, item);
+    return binder == x->t ? NULL : dv__message(b, " ('%s' is bound by '%s[%r]')", item->text, binder->name, x->index);
 }
 
-/* "[4, 2*n]". For the first element of a list only the sizes bound before the list, or by its earlier dims, are known. */
-static dv__part *say_items(dv__builder *b, const struct subject *x)
+/* Returns the message part with all items of a pattern, "4, 2*n". For the first tensor of a list, sizes are printed only if
+ * they are bound before the list or by an earlier dim. */
+static dv__message_part *match_make_all_item_sizes_message(dv__builder *b, const struct match_input *x)
 {
-    dv__part *join = dv__join(b, "", "");
-    const char *where = b->where;
+    dv__message_part *join = dv__message_join_new(b, "", "");
+    const char *message_text = b->message_text;
     for (uint32_t i = 0; i < x->t->dims.n; i++) {
-        const dv__item *one = &x->t->dims.items[i];
-        b->where = one->text;
-        if (dv__of_each(one)) {
-            dv__join_add(b, join, say_own(b, x, one));
+        const dv__dim_item *one = &x->t->dims.items[i];
+        b->message_text = one->text;
+        if (dv__dim_item_is_per_tensor(one)) {
+            dv__message_join_add(b, join, match_make_per_tensor_message(b, x, one));
             continue;
         }
-        dv__part *p = say_item(b, one, x->guard);
-        if (x->phase == CHECK && !same_bound(b, x, one->needs)) {
-            dv__operand dims[DV__MAX_DIM_VARS], runs[DV__MAX_RUNS];
-            memcpy(dims, b->dims, sizeof dims), memcpy(runs, b->runs, sizeof runs);
-            memcpy(b->dims, x->dims, sizeof dims), memcpy(b->runs, x->runs, sizeof runs);
-            p = dv__if_part(b, x->first, say_item(b, one, x->guard), p);
-            memcpy(b->dims, dims, sizeof dims), memcpy(b->runs, runs, sizeof runs);
+        dv__message_part *p = match_make_item_sizes_message(b, one, x->guard);
+        if (x->phase == MATCH_CHECK && !match_has_same_bound_conditions(b, x, one->vars)) {
+            dv__operand dims[DV__MAX_DIM_VARS], runs[DV__MAX_VARIADIC_VARS];
+            memcpy(dims, b->dim_bound, sizeof dims), memcpy(runs, b->variadic_bound, sizeof runs);
+            memcpy(b->dim_bound, x->dim_bound, sizeof dims), memcpy(b->variadic_bound, x->variadic_bound, sizeof runs);
+            p = dv__message_if(b, x->first, match_make_item_sizes_message(b, one, x->guard), p);
+            memcpy(b->dim_bound, dims, sizeof dims), memcpy(b->variadic_bound, runs, sizeof runs);
         }
-        dv__join_add(b, join, p);
+        dv__message_join_add(b, join, p);
     }
-    b->where = where;
-    return dv__then(dv__then(dv__part_text(b, "["), join), dv__part_text(b, "]"));
+    b->message_text = message_text;
+    return join;
 }
 
-/* item: the item that does not fit; -1: the number of dims does not. */
-static dv__part *wrong_shape(dv__builder *b, const struct subject *x, int32_t item)
+/* Returns the message "expected shape ..., found ...". item_index: the item that does not fit; -1: the number of dims does not
+ * fit. */
+static dv__message_part *match_make_shape_mismatch_message(dv__builder *b, const struct match_input *x, int32_t item_index)
 {
-    dv__part *p = dv__then(label(b, x), dv__part_text(b, "expected shape "));
-    p = dv__then(p, say_items(b, x));
-    if (item >= 0) {
-        const dv__item *one = &x->t->dims.items[item];
-        if (one->kind == DV__ITEM_EXPR)
-            p = dv__then(p, dv__part_text(b, " with %s", one->text));
-        p = dv__then(p, dv__of_each(one) ? say_own_binder(b, x, one) : dv__binders(b, one->needs));
-    }
-    p = dv__then(p, dv__then(dv__part_text(b, ", found ["), dv__show(b, x->shape)));
-    return dv__then(p, dv__part_text(b, "]"));
+    const dv__dim_item *mismatched = item_index < 0 ? NULL : &x->t->dims.items[item_index];
+    dv__message_part *items = match_make_all_item_sizes_message(b, x), *binders = NULL;
+    if (mismatched)
+        binders = dv__dim_item_is_per_tensor(mismatched) ? match_make_per_tensor_binder_message(b, x, mismatched)
+                                                         : dv__message_make_binders(b, mismatched->vars);
+    const bool is_computed = mismatched && mismatched->kind == DV__DIM_COMPUTED;
+    return dv__message(b, "%mexpected shape [%m]%s%s%m, found [%r]", match_make_argument_prefix(b, x), items,
+        is_computed ? " with " : "", is_computed ? mismatched->text : "", binders, x->shape);
 }
 
-/* The variables are bound where the guard holds, or the message ends with "'n' must be bound before `this`". */
-static void must_be_bound(
-    dv__builder *b, dv__operand guard, dv__needs needs, const char *at, const char *text, const char *colon, const char *this)
+/* Adds a proof obligation for each variable of a set: it is bound where the guard holds. The message of a failure is `subject`,
+ * `separator` and "'n' must be bound before `message_end`". */
+static void match_add_bound_obligations(dv__builder *b, dv__operand guard, dv__var_set vars, const char *position_in_text,
+    const char *subject, const char *separator, const char *message_end)
 {
-    for (dv__variable v; dv__next_variable(b, &needs, &v);)
-        if (!dv__implies(b, guard, v.bound, 8))
-            dv__claim_that(
-                b, guard, v.bound, at, dv__part_text(b, "%s%s'%s' must be bound before %s", text, colon, v.name, this));
+    for (dv__var_binding v; dv__var_set_try_take_next(b, &vars, &v);)
+        if (!dv__condition_implies(b, guard, v.bound, 8))
+            dv__obligation_add(b, guard, v.bound, position_in_text,
+                dv__message(b, "%s%s'%s' must be bound before %s", subject, separator, v.name, message_end));
 }
 
 /* ---- Devices ------------------------------------------------------------------------------------------------------------- */
 
-static dv__part *wrong_device(dv__builder *b, const struct subject *x, dv__operand expected, dv__operand found)
+/* Returns the message "expected a tensor on cpu, found one on ...", with the argument that determines a common device. */
+static dv__message_part *match_make_device_mismatch_message(
+    dv__builder *b, const struct match_input *x, dv__operand expected, dv__operand found)
 {
-    struct chain chain = { .n = 0 };
-    const dv__hush hush = dv__quietly(b);
-    for (uint32_t i = 0; i < b->c->npatterns && x->t->on == DV__ON_SAME; i++) {
+    struct binder_chain chain = { .n = 0 };
+    const dv__message_scope scope = dv__message_scope_begin(b);
+    for (uint32_t i = 0; i < b->c->npatterns && x->t->device_spec == DV__DEVICE_SPEC_COMMON; i++) {
         const dv__pattern *t = &b->c->patterns[i];
-        if (t->on == DV__ON_SAME && t->kind != DV__PATTERN_INTS && !link_to(&chain, dv__took_part(b, t), t->name))
+        if (t->device_spec == DV__DEVICE_SPEC_COMMON && t->kind != DV__PATTERN_LIST_LENGTH &&
+            !binder_chain_add_stays_open(&chain, dv__emit_pattern_applies(b, t), t->name))
             break;
     }
-    dv__part *p = dv__then(label(b, x), dv__part_text(b, "expected a tensor on "));
-    p = dv__then(p, dv__show(b, expected));
-    p = dv__then(p, say_chain(b, &chain, " as '", "' is"));
-    dv__aloud(b, hush);
-    return dv__then(dv__then(p, dv__part_text(b, ", found one on ")), dv__show(b, found));
+    dv__message_part *p = dv__message(b, "%mexpected a tensor on %r%m, found one on %r", match_make_argument_prefix(b, x),
+        expected, binder_chain_make_message(b, &chain, " as '", "' is"), found);
+    dv__message_scope_end(b, scope);
+    return p;
 }
 
-static void match_device(dv__builder *b, const struct subject *x)
+/* Emits the check of a tensor's device against its pattern. The first tensor on the common device binds that device. */
+static void match_emit_device(dv__builder *b, const struct match_input *x)
 {
     const dv__operand device = dv__device_register(b->c), g = x->guard;
-    if (x->t->on == DV__ON_ANY || (x->phase == BIND && x->t->on != DV__ON_SAME))
+    if (x->t->device_spec == DV__DEVICE_SPEC_ANY || (x->phase == MATCH_BIND && x->t->device_spec != DV__DEVICE_SPEC_COMMON))
         return;
-    const dv__operand here = dv__op1(b, DV__OP_DEVICE_OF, DV__RTYPE_DEVICE, g, x->tensor);
-    if (x->t->on == DV__ON_CPU) {
-        const dv__operand fine = dv__op1(b, DV__OP_ON_CPU, DV__RTYPE_BOOL, g, here);
-        const dv__operand cpu = dv__literal(b, DV__RTYPE_DEVICE, (dv__reg){ .device = { DV_CPU, 0 } });
-        dv__check(b, fine, g, DV_EDEVICE, wrong_device(b, x, cpu, here));
+    const dv__operand actual = dv__emit_op1(b, DV__OP_DEVICE_OF, DV__TYPE_DEVICE, g, x->tensor);
+    if (x->t->device_spec == DV__DEVICE_SPEC_CPU) {
+        const dv__operand is_valid = dv__emit_op1(b, DV__OP_ON_CPU, DV__TYPE_BOOL, g, actual);
+        const dv__operand cpu = dv__builder_add_literal(b, DV__TYPE_DEVICE, (dv__reg){ .device = { DV_CPU, 0 } });
+        dv__emit_check(b, is_valid, g, DV_EDEVICE, match_make_device_mismatch_message(b, x, cpu, actual));
         return;
     }
-    const dv__operand compared = dv__and(b, g, b->device);
-    if (x->phase != BIND && compared != DV__NEVER) {
-        const dv__operand fine = dv__op2(b, DV__OP_SAME_DEVICE, DV__RTYPE_BOOL, compared, device, here);
-        dv__check(b, fine, compared, DV_EDEVICE, wrong_device(b, x, device, here));
+    const dv__operand compared = dv__emit_and(b, g, b->device_bound);
+    if (x->phase != MATCH_BIND && compared != DV__NEVER) {
+        const dv__operand is_valid = dv__emit_op2(b, DV__OP_SAME_DEVICE, DV__TYPE_BOOL, compared, device, actual);
+        dv__emit_check(b, is_valid, compared, DV_EDEVICE, match_make_device_mismatch_message(b, x, device, actual));
     }
-    if (x->phase != CHECK) {
-        dv__assign(b, device, here, dv__and(b, g, dv__not(b, b->device, DV__ALWAYS)));
-        b->device = dv__or(b, b->device, g);
+    if (x->phase != MATCH_CHECK) {
+        dv__emit_copy(b, device, actual, dv__emit_and(b, g, dv__emit_not(b, b->device_bound, DV__ALWAYS)));
+        b->device_bound = dv__emit_or(b, b->device_bound, g);
     }
 }
 
 /* ---- Dtypes -------------------------------------------------------------------------------------------------------------- */
 
-static dv__part *say_dtypes(dv__builder *b, const uint32_t *keys, uint32_t n)
+/* Returns the message part "f32, f64 or bf16" for n dtype keys. */
+static dv__message_part *match_make_dtype_names_message(dv__builder *b, const uint32_t *keys, uint32_t n)
 {
-    dv__part *p = NULL;
+    dv__message_part *p = NULL;
     for (uint32_t i = 0; i < n; i++)
-        p = dv__then(p, dv__part_text(b, "%s%s", !i ? "" : i + 1 < n ? ", " : " or ", dv_dtype_name(dv_dtype_from_key(keys[i]))));
+        p = dv__message(b, "%m%s%s", p, !i ? "" : i + 1 < n ? ", " : " or ", dv_dtype_name(dv_dtype_from_key(keys[i])));
     return p;
 }
 
-static dv__part *wrong_dtype(dv__builder *b, const struct subject *x, dv__part *expected, dv__operand found)
+/* Returns the message "expected dtype ..., found ...". found: register of the tensor's dtype. */
+static dv__message_part *match_make_dtype_mismatch_message(
+    dv__builder *b, const struct match_input *x, dv__message_part *expected, dv__operand found)
 {
-    dv__part *p = dv__then(label(b, x), dv__part_text(b, "expected dtype "));
-    return dv__then(dv__then(dv__then(p, expected), dv__part_text(b, ", found ")), dv__show(b, found));
+    return dv__message(b, "%mexpected dtype %m, found %r", match_make_argument_prefix(b, x), expected, found);
 }
 
-static dv__operand one_of(dv__builder *b, dv__operand found, const uint32_t *keys, uint32_t n, dv__operand guard)
+/* Emits the condition that the dtype in register `found` is one of n keys. Returns the condition. */
+static dv__operand emit_dtype_one_of(dv__builder *b, dv__operand found, const uint32_t *keys, uint32_t n, dv__operand guard)
 {
     dv__operand in[256] = { found };
     for (uint32_t i = 0; i < n && i < 255; i++)
-        in[i + 1] = dv__dtype_literal(b, keys[i]);
-    return dv__emit(b, DV__OP_ONE_OF, DV__RTYPE_BOOL, guard, (n < 254 ? n : 254) + 1, in, 0, NULL);
+        in[i + 1] = dv__builder_dtype_literal(b, keys[i]);
+    return dv__emit_op(b, DV__OP_ONE_OF, DV__TYPE_BOOL, guard, (n < 254 ? n : 254) + 1, in, 0, NULL);
 }
 
-static void match_dtype_variable(dv__builder *b, const struct subject *x, dv__operand found)
+/* Emits the steps for a dtype variable: binds it to the dtype `found` if it is unbound, else compares. A bound dtype must be
+ * one of the allowed ones. */
+static void match_emit_dtype_variable(dv__builder *b, const struct match_input *x, dv__operand found)
 {
     const int ref = x->t->dtype.ref;
     const dv__dtype_var *var = &b->c->dtypes[ref];
     const dv__operand variable = dv__dtype_register(b->c, ref), g = x->guard;
-    const dv__operand before = x->phase == CHECK ? x->dtype : b->dtypes[ref];
-    const dv__operand first = x->phase == CHECK ? dv__and(b, g, x->first) : g;
-    const dv__operand binds = dv__and(b, first, dv__not(b, before, DV__ALWAYS)), compared = dv__and(b, g, b->dtypes[ref]);
-    if (x->phase != BIND && binds != DV__NEVER && var->allowed) {
-        dv__part *names = dv__then(say_dtypes(b, var->allowed, var->nallowed), dv__part_text(b, " (%s)", var->name));
-        dv__check(b, one_of(b, found, var->allowed, var->nallowed, binds), binds, DV_EDTYPE, wrong_dtype(b, x, names, found));
+    const dv__operand before = x->phase == MATCH_CHECK ? x->dtype : b->dtype_bound[ref];
+    const dv__operand first = x->phase == MATCH_CHECK ? dv__emit_and(b, g, x->first) : g;
+    const dv__operand binds = dv__emit_and(b, first, dv__emit_not(b, before, DV__ALWAYS)),
+                      compared = dv__emit_and(b, g, b->dtype_bound[ref]);
+    if (x->phase != MATCH_BIND && binds != DV__NEVER && var->allowed) {
+        dv__message_part *names = dv__message(
+            b, "%m (%s)", match_make_dtype_names_message(b, var->allowed, var->nallowed), var->name);
+        dv__emit_check(b, emit_dtype_one_of(b, found, var->allowed, var->nallowed, binds), binds, DV_EDTYPE,
+            match_make_dtype_mismatch_message(b, x, names, found));
     }
-    if (x->phase != BIND && compared != DV__NEVER) {
-        const dv__operand same = dv__op2(b, DV__OP_EQ, DV__RTYPE_DTYPE, compared, variable, found);
-        dv__check(b, same, compared, DV_EDTYPE,
-            wrong_dtype(b, x, dv__then(dv__show(b, variable), dtype_binder(b, ref, " (", ")")), found));
+    if (x->phase != MATCH_BIND && compared != DV__NEVER) {
+        const dv__operand same = dv__emit_op2(b, DV__OP_EQ, DV__TYPE_DTYPE, compared, variable, found);
+        dv__emit_check(b, same, compared, DV_EDTYPE,
+            match_make_dtype_mismatch_message(
+                b, x, dv__message(b, "%r%m", variable, match_make_dtype_binder_message(b, ref, " (", ")")), found));
     }
-    if (x->phase != CHECK) {
-        dv__assign(b, variable, found, dv__and(b, g, dv__not(b, b->dtypes[ref], DV__ALWAYS)));
-        b->dtypes[ref] = dv__or(b, b->dtypes[ref], g);
+    if (x->phase != MATCH_CHECK) {
+        dv__emit_copy(b, variable, found, dv__emit_and(b, g, dv__emit_not(b, b->dtype_bound[ref], DV__ALWAYS)));
+        b->dtype_bound[ref] = dv__emit_or(b, b->dtype_bound[ref], g);
     }
 }
 
-static void match_dtype(dv__builder *b, const struct subject *x)
+/* Emits the steps that bind or check a tensor's dtype against its pattern. */
+static void match_emit_dtype(dv__builder *b, const struct match_input *x)
 {
     const dv__dtype_spec *spec = &x->t->dtype;
-    if (x->phase < CHECK && spec->kind != DV__DTYPE_VAR && spec->n == 1)
-        must_be_bound(b, x->guard, dv__contract_needs(b->c, spec->alternatives[0]), spec->alternatives[0]->at, "", "", "this");
-    if (spec->kind == DV__DTYPE_ANY || (x->phase == BIND && spec->kind != DV__DTYPE_VAR))
+    if (x->phase < MATCH_CHECK && spec->kind != DV__DTYPE_SPEC_VAR && spec->n == 1)
+        match_add_bound_obligations(
+            b, x->guard, dv__expr_collect_vars(b->c, spec->alternatives[0]), spec->alternatives[0]->at, "", "", "this");
+    if (spec->kind == DV__DTYPE_SPEC_ANY || (x->phase == MATCH_BIND && spec->kind != DV__DTYPE_SPEC_VAR))
         return;
-    const dv__operand g = x->guard, found = dv__op1(b, DV__OP_DTYPE_OF, DV__RTYPE_DTYPE, g, x->tensor);
-    if (spec->kind == DV__DTYPE_VAR) {
-        match_dtype_variable(b, x, found);
-    } else if (spec->kind == DV__DTYPE_SET) {
+    const dv__operand g = x->guard, found = dv__emit_op1(b, DV__OP_DTYPE_OF, DV__TYPE_DTYPE, g, x->tensor);
+    if (spec->kind == DV__DTYPE_SPEC_VAR) {
+        match_emit_dtype_variable(b, x, found);
+    } else if (spec->kind == DV__DTYPE_SPEC_SET) {
         uint32_t keys[256];
         const uint32_t n = spec->n < 255 ? spec->n : 255;
         for (uint32_t i = 0; i < n; i++)
             keys[i] = (uint32_t)spec->alternatives[i]->i;
-        dv__check(b, one_of(b, found, keys, n, g), g, DV_EDTYPE, wrong_dtype(b, x, say_dtypes(b, keys, n), found));
+        dv__emit_check(b, emit_dtype_one_of(b, found, keys, n, g), g, DV_EDTYPE,
+            match_make_dtype_mismatch_message(b, x, match_make_dtype_names_message(b, keys, n), found));
     } else {
-        b->where = x->t->text;
-        const dv__operand expected = dv__value(b, spec->alternatives[0], g);
-        const dv__operand same = dv__op2(b, DV__OP_EQ, DV__RTYPE_DTYPE, g, found, expected);
-        dv__check(b, same, g, DV_EDTYPE, wrong_dtype(b, x, dv__show(b, expected), found));
+        b->message_text = x->t->text;
+        const dv__operand expected = dv__emit_expr(b, spec->alternatives[0], g);
+        const dv__operand same = dv__emit_op2(b, DV__OP_EQ, DV__TYPE_DTYPE, g, found, expected);
+        dv__emit_check(b, same, g, DV_EDTYPE, match_make_dtype_mismatch_message(b, x, dv__message(b, "%r", expected), found));
     }
 }
 
 /* ---- Dims ---------------------------------------------------------------------------------------------------------------- */
 
-/* How many dims each item takes. */
-struct lengths {
-    dv__operand known[MAX_ITEMS]; /* where it is known; 0 elsewhere */
-    dv__operand free[MAX_ITEMS];  /* when it is not bound: this run takes the remaining dims */
+/* By item of a pattern: the number of dims that the item matches. */
+struct item_ranks {
+    dv__operand known[MAX_ITEMS];   /* register or literal with the number; 0 where it is not known */
+    dv__operand is_free[MAX_ITEMS]; /* condition: the item is an unbound variadic, which matches the remaining dims */
 };
 
-/* The number of dims given by a fact rank(*a) == e. */
-static dv__operand told_rank(dv__builder *b, const dv__run_rank *fact, dv__operand guard)
+/* Emits the value of e of a fact rank(*a) == e, and the check that it is from 0 to DV_MAX_NDIM. Returns its register. */
+static dv__operand emit_rank_of_fact(dv__builder *b, const dv__variadic_rank *fact, dv__operand guard)
 {
-    const char *who = b->who, *where = b->where;
-    b->who = NULL;
-    b->where = fact->text;
-    const dv__operand n = dv__value(b, fact->e, guard);
-    const dv__operand low = dv__op2(b, DV__OP_GE, DV__RTYPE_INT, guard, n, dv__int(b, 0));
-    const dv__operand high = dv__op2(b, DV__OP_LE, DV__RTYPE_INT, guard, n, dv__int(b, DV_MAX_NDIM));
-    const dv__operand fine = dv__both(b, guard, low, high);
-    if (dv__may_fail(b, fine, guard)) {
-        dv__part *p = dv__then(dv__part_place(b), dv__part_text(b, "expected a number of dims, found "));
-        dv__check(b, fine, guard, DV_EINVAL, dv__then(p, dv__show(b, n)));
-    }
-    b->who = who;
-    b->where = where;
+    const char *who = b->message_argument, *message_text = b->message_text;
+    b->message_argument = NULL;
+    b->message_text = fact->text;
+    const dv__operand n = dv__emit_expr(b, fact->e, guard);
+    const dv__operand low = dv__emit_op2(b, DV__OP_GE, DV__TYPE_INT, guard, n, dv__builder_int_literal(b, 0));
+    const dv__operand high = dv__emit_op2(b, DV__OP_LE, DV__TYPE_INT, guard, n, dv__builder_int_literal(b, DV_MAX_NDIM));
+    const dv__operand is_valid = dv__emit_and_under(b, guard, low, high);
+    if (dv__condition_can_fail(b, is_valid, guard))
+        dv__emit_check(b, is_valid, guard, DV_EINVAL,
+            dv__message(b, "%mexpected a number of dims, found %r", dv__message_make_item_prefix(b), n));
+    b->message_argument = who;
+    b->message_text = message_text;
     return n;
 }
 
-static void run_length(dv__builder *b, const struct subject *x, uint32_t i, struct lengths *to)
+/* Emits the number of dims that a variadic item matches, and the condition under which it is free; sets both in *ranks. */
+static void match_emit_variadic_rank(dv__builder *b, const struct match_input *x, uint32_t item_index, struct item_ranks *ranks)
 {
-    const dv__item *item = &x->t->dims.items[i];
-    const dv__operand zero = dv__int(b, 0), g = x->guard;
-    if (item->kind == DV__ITEM_RUNS) {
-        b->where = item->text;
-        if (x->phase < CHECK)
-            must_be_bound(b, g, item->needs, item->e->at, item->text, " stands for several dims: ", "it");
-        to->known[i] = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, dv__value(b, item->e, g));
+    const dv__dim_item *item = &x->t->dims.items[item_index];
+    const dv__operand zero = dv__builder_int_literal(b, 0), g = x->guard;
+    if (item->kind == DV__DIM_COMPUTED_VARIADIC) {
+        b->message_text = item->text;
+        if (x->phase < MATCH_CHECK)
+            match_add_bound_obligations(b, g, item->vars, item->e->at, item->text, " stands for several dims: ", "it");
+        ranks->known[item_index] = dv__emit_op1(b, DV__OP_RANK, DV__TYPE_INT, g, dv__emit_expr(b, item->e, g));
         return;
     }
-    if (item->kind == DV__ITEM_ELEMENT_RUN) {
-        const dv__pattern *binder = own_binder(b, x->t, item);
+    if (item->kind == DV__DIM_PER_TENSOR_VARIADIC) {
+        const dv__pattern *binder = per_tensor_find_binder(b, x->t, item);
         if (binder == x->t)
-            to->known[i] = zero, to->free[i] = g;
+            ranks->known[item_index] = zero, ranks->is_free[item_index] = g;
         else
-            to->known[i] = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, own_value(b, binder, item, x->index, g));
+            ranks->known[item_index] = dv__emit_op1(
+                b, DV__OP_RANK, DV__TYPE_INT, g, per_tensor_emit_value(b, binder, item, x->index, g));
         return;
     }
-    const dv__operand bound = dv__and(b, g, b->runs[item->ref]);
-    const dv__run_rank *fact = &b->c->run_ranks[item->ref];
-    const dv__operand unbound = dv__and(b, g, dv__not(b, b->runs[item->ref], DV__ALWAYS));
-    const dv__operand told = fact->e ? dv__and(b, unbound, dv__bound(b, fact->needs)) : DV__NEVER;
-    to->known[i] = told == DV__NEVER ? zero : told_rank(b, fact, told);
-    if (told != unbound)
-        to->known[i] = dv__select(b, g, told, to->known[i], zero);
+    const dv__operand bound = dv__emit_and(b, g, b->variadic_bound[item->ref]);
+    const dv__variadic_rank *fact = &b->c->variadic_ranks[item->ref];
+    const dv__operand unbound = dv__emit_and(b, g, dv__emit_not(b, b->variadic_bound[item->ref], DV__ALWAYS));
+    const dv__operand known_rank = fact->e ? dv__emit_and(b, unbound, dv__emit_all_bound(b, fact->vars)) : DV__NEVER;
+    ranks->known[item_index] = known_rank == DV__NEVER ? zero : emit_rank_of_fact(b, fact, known_rank);
+    if (known_rank != unbound)
+        ranks->known[item_index] = dv__emit_select(b, g, known_rank, ranks->known[item_index], zero);
     if (bound != DV__NEVER) {
-        const dv__operand rank = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, bound, dv__run_register(b->c, item->ref));
-        to->known[i] = bound == g ? rank : dv__select(b, g, bound, rank, to->known[i]);
+        const dv__operand rank = dv__emit_op1(b, DV__OP_RANK, DV__TYPE_INT, bound, dv__variadic_register(b->c, item->ref));
+        ranks->known[item_index] = bound == g ? rank : dv__emit_select(b, g, bound, rank, ranks->known[item_index]);
     }
-    to->free[i] = dv__and(b, unbound, dv__not(b, told, DV__ALWAYS));
+    ranks->is_free[item_index] = dv__emit_and(b, unbound, dv__emit_not(b, known_rank, DV__ALWAYS));
 }
 
-/* Finds the position of each item in the shape, and checks the number of dims. */
-static bool find_positions(dv__builder *b, const struct subject *x, dv__shape_position *positions)
+/* Emits the position of each item in the tensor's shape, and the check of the number of dims. Returns false, with the error in
+ * b->status, if there are too many items. */
+static bool match_try_emit_positions(dv__builder *b, const struct match_input *x, dv__shape_position *positions)
 {
-    struct lengths lengths;
+    struct item_ranks lengths;
     const dv__dims *dims = &x->t->dims;
-    const dv__operand g = x->guard, one = dv__int(b, 1);
-    dv__operand known = dv__int(b, 0), open = DV__NEVER;
-    uint32_t first = 0; /* the run that takes the remaining dims */
+    const dv__operand g = x->guard, one = dv__builder_int_literal(b, 1);
+    dv__operand known = dv__builder_int_literal(b, 0), has_free = DV__NEVER;
+    uint32_t first = 0; /* index of the first variadic that may match the remaining dims */
     if (dims->n > MAX_ITEMS) {
-        b->status = dv__fail_at(DV_ELIMIT, b->c->text, x->t->at, "more than %d dims", MAX_ITEMS);
+        b->status = dv__fail_at_column(DV_ELIMIT, b->c->text, x->t->at, "more than %d dims", MAX_ITEMS);
         return false;
     }
     for (uint32_t i = 0; i < dims->n; i++) {
         lengths.known[i] = one;
-        lengths.free[i] = DV__NEVER;
-        if (dims->items[i].e->type == DV__CTYPE_RUN)
-            run_length(b, x, i, &lengths);
-        known = dv__add_ints(b, g, known, lengths.known[i]);
-        const dv__hush hush = dv__quietly(b);
-        const dv__operand both = dv__and(b, open, lengths.free[i]);
-        dv__aloud(b, hush);
-        if (both != DV__NEVER && x->phase < CHECK) {
+        lengths.is_free[i] = DV__NEVER;
+        if (dims->items[i].e->type == DV__TYPE_DIMS)
+            match_emit_variadic_rank(b, x, i, &lengths);
+        known = dv__emit_add(b, g, known, lengths.known[i]);
+        const dv__message_scope scope = dv__message_scope_begin(b);
+        const dv__operand both = dv__emit_and(b, has_free, lengths.is_free[i]);
+        dv__message_scope_end(b, scope);
+        if (both != DV__NEVER && x->phase < MATCH_CHECK) {
             const char *name = dims->items[first].e->name;
-            dv__claim_that(b, both, DV__NEVER, dims->items[i].e->at,
-                dv__part_text(b, "'*%s' and '*%s' are both unknown here: a fact such as rank(*%s) == ... can tell", name,
+            dv__obligation_add(b, both, DV__NEVER, dims->items[i].e->at,
+                dv__message(b, "'*%s' and '*%s' are both unknown here: a fact such as rank(*%s) == ... can tell", name,
                     dims->items[i].e->name, name));
         }
-        first = open == DV__NEVER ? i : first;
-        open = dv__or(b, open, lengths.free[i]);
+        first = has_free == DV__NEVER ? i : first;
+        has_free = dv__emit_or(b, has_free, lengths.is_free[i]);
     }
-    const dv__operand rank = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, x->shape);
-    const bool whole = dv__implies(b, g, open, 6) && known < 0 && !b->status && !b->p->constants[-1 - known].i; /* [*s] */
-    if (x->phase != BIND && x->phase != FIND && !whole) {
-        const dv__operand more = open == DV__NEVER ? open : dv__op2(b, DV__OP_GE, DV__RTYPE_INT, g, rank, known);
-        const dv__operand equal = dv__implies(b, g, open, 6) ? more : dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, g, rank, known);
-        const dv__operand fits = more == equal ? more : dv__select(b, g, open, more, equal);
-        dv__check(b, fits, g, DV_ESHAPE, wrong_shape(b, x, -1));
+    const dv__operand rank = dv__emit_op1(b, DV__OP_RANK, DV__TYPE_INT, g, x->shape);
+    const bool is_whole_shape = dv__condition_implies(b, g, has_free, 6) && known < 0 && !b->status &&
+        !b->p->constants[-1 - known].i; /* [*s] */
+    if (x->phase != MATCH_BIND && x->phase != MATCH_FIND_POSITIONS && !is_whole_shape) {
+        const dv__operand more = has_free == DV__NEVER ? has_free : dv__emit_op2(b, DV__OP_GE, DV__TYPE_INT, g, rank, known);
+        const dv__operand equal = dv__condition_implies(b, g, has_free, 6)
+            ? more
+            : dv__emit_op2(b, DV__OP_EQ, DV__TYPE_INT, g, rank, known);
+        const dv__operand fits = more == equal ? more : dv__emit_select(b, g, has_free, more, equal);
+        dv__emit_check(b, fits, g, DV_ESHAPE, match_make_shape_mismatch_message(b, x, -1));
     }
-    dv__operand rest = DV__ALWAYS, at = dv__int(b, 0);
+    dv__operand remaining = DV__ALWAYS, at = dv__builder_int_literal(b, 0);
     for (uint32_t i = 0; i < dims->n; i++) {
-        uint32_t singles = 0; /* that follow, if nothing else does */
+        uint32_t nsingle_dims = 0; /* items from i on that are one dim each; 0 if a variadic follows i */
         for (uint32_t k = i; k < dims->n; k++)
-            singles = dims->items[k].e->type == DV__CTYPE_RUN ? 0 : singles + 1;
-        const bool back = at >= 0 && singles == dims->n - i;
-        positions[i].at = back ? dv__int(b, -(int64_t)singles) : at;
+            nsingle_dims = dims->items[k].e->type == DV__TYPE_DIMS ? 0 : nsingle_dims + 1;
+        const bool back = at >= 0 && nsingle_dims == dims->n - i;
+        positions[i].at = back ? dv__builder_int_literal(b, -(int64_t)nsingle_dims) : at;
         positions[i].start = at;
         positions[i].length = lengths.known[i];
-        if (lengths.free[i] != DV__NEVER) {
-            if (rest == DV__ALWAYS && known < 0 && !b->status)
-                rest = dv__add_ints(b, g, rank, dv__int(b, -b->p->constants[-1 - known].i));
-            else if (rest == DV__ALWAYS)
-                rest = dv__op2(b, DV__OP_SUB, DV__RTYPE_INT, g, rank, known);
-            positions[i].length = dv__implies(b, g, lengths.free[i], 6)
-                ? rest
-                : dv__select(b, g, lengths.free[i], rest, lengths.known[i]);
+        if (lengths.is_free[i] != DV__NEVER) {
+            if (remaining == DV__ALWAYS && known < 0 && !b->status)
+                remaining = dv__emit_add(b, g, rank, dv__builder_int_literal(b, -b->p->constants[-1 - known].i));
+            else if (remaining == DV__ALWAYS)
+                remaining = dv__emit_op2(b, DV__OP_SUB, DV__TYPE_INT, g, rank, known);
+            positions[i].length = dv__condition_implies(b, g, lengths.is_free[i], 6)
+                ? remaining
+                : dv__emit_select(b, g, lengths.is_free[i], remaining, lengths.known[i]);
         }
         if (i + 1 < dims->n) {
             bool singles_only = true;
             for (uint32_t k = i + 1; k < dims->n; k++)
-                singles_only = singles_only && dims->items[k].e->type != DV__CTYPE_RUN;
-            at = singles_only && positions[i].length >= 0 ? positions[i].length : dv__add_ints(b, g, at, positions[i].length);
+                singles_only = singles_only && dims->items[k].e->type != DV__TYPE_DIMS;
+            at = singles_only && positions[i].length >= 0 ? positions[i].length : dv__emit_add(b, g, at, positions[i].length);
         }
     }
     return true;
 }
 
-static dv__operand size_at(dv__builder *b, const struct subject *x, const dv__shape_position *position, dv__operand guard)
+/* Emits the size of a tensor at the position of an item that is one dim. Returns its register. */
+static dv__operand match_emit_size_at(
+    dv__builder *b, const struct match_input *x, const dv__shape_position *position, dv__operand guard)
 {
-    return dv__op2(b, DV__OP_AT, DV__RTYPE_INT, guard, x->shape, position->at);
+    return dv__emit_op2(b, DV__OP_SIZE_AT, DV__TYPE_INT, guard, x->shape, position->at);
 }
 
-static dv__operand dims_at(dv__builder *b, const struct subject *x, const dv__shape_position *position)
+/* Emits the dims of a tensor at the position of a variadic item. Returns their register. */
+static dv__operand match_emit_dims_at(dv__builder *b, const struct match_input *x, const dv__shape_position *position)
 {
-    return x->t->dims.n == 1 ? x->shape
-                             : dv__op3(b, DV__OP_SLICE, DV__RTYPE_DIMS, x->guard, x->shape, position->start, position->length);
+    return x->t->dims.n == 1
+        ? x->shape
+        : dv__emit_op3(b, DV__OP_SLICE, DV__TYPE_DIMS, x->guard, x->shape, position->start, position->length);
 }
 
-static void match_variable(dv__builder *b, const struct subject *x, uint32_t i, const dv__shape_position *position)
+/* Emits the steps for a size's name as a dim: binds it if it is unbound, else compares. */
+static void match_emit_dim_variable(
+    dv__builder *b, const struct match_input *x, uint32_t item_index, const dv__shape_position *position)
 {
-    const int ref = x->t->dims.items[i].ref;
-    const dv__operand variable = dv__dim_register(ref), g = x->guard, size = size_at(b, x, position, g);
-    const dv__operand compared = dv__and(b, g, b->dims[ref]);
-    if (x->phase != BIND && compared != DV__NEVER) {
-        const dv__operand same = dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, compared, size, variable);
-        dv__check(b, same, compared, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
+    const int ref = x->t->dims.items[item_index].ref;
+    const dv__operand variable = dv__dim_register(ref), g = x->guard, size = match_emit_size_at(b, x, position, g);
+    const dv__operand compared = dv__emit_and(b, g, b->dim_bound[ref]);
+    if (x->phase != MATCH_BIND && compared != DV__NEVER) {
+        const dv__operand same = dv__emit_op2(b, DV__OP_EQ, DV__TYPE_INT, compared, size, variable);
+        dv__emit_check(b, same, compared, DV_ESHAPE, match_make_shape_mismatch_message(b, x, (int32_t)item_index));
     }
-    if (x->phase != CHECK) {
-        dv__assign(b, variable, size, dv__and(b, g, dv__not(b, b->dims[ref], DV__ALWAYS)));
-        b->dims[ref] = dv__or(b, b->dims[ref], g);
+    if (x->phase != MATCH_CHECK) {
+        dv__emit_copy(b, variable, size, dv__emit_and(b, g, dv__emit_not(b, b->dim_bound[ref], DV__ALWAYS)));
+        b->dim_bound[ref] = dv__emit_or(b, b->dim_bound[ref], g);
     }
 }
 
-static void match_run(dv__builder *b, const struct subject *x, uint32_t i, const dv__shape_position *position)
+/* Emits the steps for *s or computed variadic dims: binds an unbound *s, else compares. */
+static void match_emit_variadic(
+    dv__builder *b, const struct match_input *x, uint32_t item_index, const dv__shape_position *position)
 {
-    const dv__item *item = &x->t->dims.items[i];
+    const dv__dim_item *item = &x->t->dims.items[item_index];
     const dv__operand g = x->guard;
-    const dv__operand here = dims_at(b, x, position);
-    const bool run = item->kind == DV__ITEM_RUN;
-    const dv__operand compared = run ? dv__and(b, g, b->runs[item->ref]) : g;
-    if (x->phase != BIND && compared != DV__NEVER) {
-        b->where = item->text;
-        const dv__operand value = run ? dv__run_register(b->c, item->ref) : dv__value(b, item->e, g);
-        const dv__operand same = dv__op2(b, DV__OP_EQ, DV__RTYPE_DIMS, compared, here, value);
-        dv__check(b, same, compared, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
+    const dv__operand actual = match_emit_dims_at(b, x, position);
+    const bool run = item->kind == DV__DIM_VARIADIC;
+    const dv__operand compared = run ? dv__emit_and(b, g, b->variadic_bound[item->ref]) : g;
+    if (x->phase != MATCH_BIND && compared != DV__NEVER) {
+        b->message_text = item->text;
+        const dv__operand value = run ? dv__variadic_register(b->c, item->ref) : dv__emit_expr(b, item->e, g);
+        const dv__operand same = dv__emit_op2(b, DV__OP_EQ, DV__TYPE_DIMS, compared, actual, value);
+        dv__emit_check(b, same, compared, DV_ESHAPE, match_make_shape_mismatch_message(b, x, (int32_t)item_index));
     }
-    if (x->phase != CHECK && run) {
-        dv__assign(b, dv__run_register(b->c, item->ref), here, dv__and(b, g, dv__not(b, b->runs[item->ref], DV__ALWAYS)));
-        b->runs[item->ref] = dv__or(b, b->runs[item->ref], g);
+    if (x->phase != MATCH_CHECK && run) {
+        dv__emit_copy(b, dv__variadic_register(b->c, item->ref), actual,
+            dv__emit_and(b, g, dv__emit_not(b, b->variadic_bound[item->ref], DV__ALWAYS)));
+        b->variadic_bound[item->ref] = dv__emit_or(b, b->variadic_bound[item->ref], g);
     }
 }
 
-/* When these variables are bound for the first tensor of a list, up to this item. */
-static dv__operand bound_for_first(dv__builder *b, const struct subject *x, dv__needs needs)
+/* Emits the condition that a set of variables is bound for the first tensor of a list, up to the current item. */
+static dv__operand match_emit_is_bound_for_first(dv__builder *b, const struct match_input *x, dv__var_set vars)
 {
-    dv__operand all = dv__bound(b, (dv__needs){ .dtypes = needs.dtypes });
-    for (uint64_t left = needs.dims; left; left &= left - 1)
-        all = dv__and(b, all, x->dims[__builtin_ctzll(left)]);
-    for (uint32_t left = needs.runs; left; left &= left - 1)
-        all = dv__and(b, all, x->runs[__builtin_ctz(left)]);
+    dv__operand all = dv__emit_all_bound(b, (dv__var_set){ .dtypes = vars.dtypes });
+    for (uint64_t left = vars.dims; left; left &= left - 1)
+        all = dv__emit_and(b, all, x->dim_bound[__builtin_ctzll(left)]);
+    for (uint32_t left = vars.variadics; left; left &= left - 1)
+        all = dv__emit_and(b, all, x->variadic_bound[__builtin_ctz(left)]);
     return all;
 }
 
-/* When the sizes of a computed dim are bound. One that has no size cannot wait for them. */
-static dv__operand bound_here(dv__builder *b, const dv__item *item, enum phase phase, dv__operand guard)
+/* Emits the condition that the sizes of a computed dim are bound. DV__ALWAYS: the item cannot be deferred, so that it is a
+ * proof obligation instead. */
+static dv__operand match_emit_is_item_bound(dv__builder *b, const dv__dim_item *item, enum match_phase phase, dv__operand guard)
 {
-    if (item->aside >= 0)
-        return dv__bound(b, item->needs);
-    if (phase < CHECK)
-        must_be_bound(b, guard, item->needs, item->e->at, item->text, ": ", "this");
+    if (item->deferred_bit >= 0)
+        return dv__emit_all_bound(b, item->vars);
+    if (phase < MATCH_CHECK)
+        match_add_bound_obligations(b, guard, item->vars, item->e->at, item->text, ": ", "this");
     return DV__ALWAYS;
 }
 
-/* A computed dim: compared if its sizes are bound, else put aside for later. */
-static void match_computed(dv__builder *b, const struct subject *x, uint32_t i, const dv__shape_position *position)
+/* Matches a computed dim: compares it if its sizes are bound, else defers the check. */
+static void match_emit_computed_dim(
+    dv__builder *b, const struct match_input *x, uint32_t item_index, const dv__shape_position *position)
 {
-    const dv__item *item = &x->t->dims.items[i];
-    const dv__operand bound = bound_here(b, item, x->phase, x->guard);
-    dv__operand g = dv__and(b, x->guard, bound);
-    if (x->phase == CHECK && item->aside >= 0) { /* it may have been put aside for the first tensor */
-        const dv__operand early = bound_for_first(b, x, item->needs);
-        g = early == bound ? g : dv__and(b, g, dv__or(b, dv__not(b, x->first, DV__ALWAYS), early));
+    const dv__dim_item *item = &x->t->dims.items[item_index];
+    const dv__operand bound = match_emit_is_item_bound(b, item, x->phase, x->guard);
+    dv__operand g = dv__emit_and(b, x->guard, bound);
+    if (x->phase == MATCH_CHECK && item->deferred_bit >= 0) { /* the check may have been deferred for the list's first tensor */
+        const dv__operand early = match_emit_is_bound_for_first(b, x, item->vars);
+        g = early == bound ? g : dv__emit_and(b, g, dv__emit_or(b, dv__emit_not(b, x->first, DV__ALWAYS), early));
     }
-    if (x->phase != CHECK && item->aside >= 0) {
-        dv__put_aside *a = &b->asides[item->aside];
-        a->took = x->guard;
-        a->pending = dv__and(b, x->guard, dv__not(b, bound, DV__ALWAYS));
-        a->tested = bound;
+    if (x->phase != MATCH_CHECK && item->deferred_bit >= 0) {
+        dv__deferred_check *a = &b->deferred[item->deferred_bit];
+        a->pattern_applies = x->guard;
+        a->is_pending = dv__emit_and(b, x->guard, dv__emit_not(b, bound, DV__ALWAYS));
+        a->bound_at_last_try = bound;
         a->position = *position;
-        a->found = a->pending == DV__NEVER ? DV__ALWAYS : size_at(b, x, position, x->guard);
+        a->found_size_reg = a->is_pending == DV__NEVER ? DV__ALWAYS : match_emit_size_at(b, x, position, x->guard);
     }
-    if (x->phase == BIND || g == DV__NEVER)
+    if (x->phase == MATCH_BIND || g == DV__NEVER)
         return;
-    b->where = item->text;
-    const dv__operand expected = dv__value(b, item->e, g), size = size_at(b, x, position, x->guard);
-    dv__check(b, dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, g, size, expected), g, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
+    b->message_text = item->text;
+    const dv__operand expected = dv__emit_expr(b, item->e, g), size = match_emit_size_at(b, x, position, x->guard);
+    dv__emit_check(b, dv__emit_op2(b, DV__OP_EQ, DV__TYPE_INT, g, size, expected), g, DV_ESHAPE,
+        match_make_shape_mismatch_message(b, x, (int32_t)item_index));
 }
 
-/* n{i}: the sum of all. */
-static void add_up(
-    dv__builder *b, const struct subject *x, const dv__item *item, const dv__shape_position *position, dv__carry *carry)
+/* Emits the sum of n{i} over all tensors of a list. Sets *carry: the sum's register, which each tensor of the list adds to. */
+static void match_emit_sum_over_list(
+    dv__builder *b, const struct match_input *x, const dv__dim_item *item, const dv__shape_position *position, dv__carry *carry)
 {
     const dv__operand total = dv__dim_register(item->ref);
-    const dv__operand in[] = { total, size_at(b, x, position, x->guard) };
-    b->where = item->text;
-    const dv__fault *big = dv__fault_new(
-        b, DV_ESHAPE, dv__then(dv__part_place(b), dv__part_text(b, "the sum over the list does not fit 64 bits")));
-    const dv__operand next = dv__emit(b, DV__OP_ADD, DV__RTYPE_INT, x->guard, 2, in, 0, big);
-    *carry = (dv__carry){ total, dv__int(b, 0), next };
+    const dv__operand in[] = { total, match_emit_size_at(b, x, position, x->guard) };
+    b->message_text = item->text;
+    const dv__step_error *overflow_error = dv__step_error_new(
+        b, DV_ESHAPE, dv__message(b, "%mthe sum over the list does not fit 64 bits", dv__message_make_item_prefix(b)));
+    const dv__operand next = dv__emit_op(b, DV__OP_ADD, DV__TYPE_INT, x->guard, 2, in, 0, overflow_error);
+    *carry = (dv__carry){ total, dv__builder_int_literal(b, 0), next };
 }
 
-/* n{i}, *s{i}: the first list that has it binds it, the others are compared with that, tensor by tensor. */
-static void match_own(dv__builder *b, const struct subject *x, uint32_t i, const dv__shape_position *position, dv__carry *carries,
-    uint32_t *ncarries)
+/* Emits the steps for n{i} or *s{i}. In the first list that has the item, n{i} is summed up; in later lists the item is
+ * compared, tensor by tensor. *ncarries: the number of sums in carries, to which a sum is added. */
+static void match_emit_per_tensor_item(dv__builder *b, const struct match_input *x, uint32_t item_index,
+    const dv__shape_position *position, dv__carry *carries, uint32_t *ncarries)
 {
-    const dv__item *item = &x->t->dims.items[i];
-    const dv__pattern *binder = own_binder(b, x->t, item);
-    const bool run = item->kind == DV__ITEM_ELEMENT_RUN;
+    const dv__dim_item *item = &x->t->dims.items[item_index];
+    const dv__pattern *binder = per_tensor_find_binder(b, x->t, item);
+    const bool run = item->kind == DV__DIM_PER_TENSOR_VARIADIC;
     const dv__operand g = x->guard;
     if (binder == x->t) {
         if (!run && *ncarries < DV_MAX_NDIM)
-            add_up(b, x, item, position, &carries[(*ncarries)++]);
+            match_emit_sum_over_list(b, x, item, position, &carries[(*ncarries)++]);
         return;
     }
-    const dv__operand here = run ? dims_at(b, x, position) : size_at(b, x, position, g);
-    const dv__operand same = dv__op2(
-        b, DV__OP_EQ, run ? DV__RTYPE_DIMS : DV__RTYPE_INT, g, here, own_value(b, binder, item, x->index, g));
-    dv__check(b, same, g, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
+    const dv__operand actual = run ? match_emit_dims_at(b, x, position) : match_emit_size_at(b, x, position, g);
+    const dv__operand same = dv__emit_op2(
+        b, DV__OP_EQ, run ? DV__TYPE_DIMS : DV__TYPE_INT, g, actual, per_tensor_emit_value(b, binder, item, x->index, g));
+    dv__emit_check(b, same, g, DV_ESHAPE, match_make_shape_mismatch_message(b, x, (int32_t)item_index));
 }
 
-static void match_dims(dv__builder *b, struct subject *x, dv__carry *carries, uint32_t *ncarries)
+/* Emits the steps that bind or check all dims of a tensor. carries: receives the sums over a list. */
+static void match_emit_dims(dv__builder *b, struct match_input *x, dv__carry *carries, uint32_t *ncarries)
 {
     const dv__dims *dims = &x->t->dims;
     dv__shape_position positions[MAX_ITEMS];
-    x->shape = dv__op1(b, DV__OP_SHAPE, DV__RTYPE_DIMS, x->guard, x->tensor);
-    if (dims->any || !find_positions(b, x, positions))
+    x->shape = dv__emit_op1(b, DV__OP_SHAPE, DV__TYPE_DIMS, x->guard, x->tensor);
+    if (dims->is_any_shape || !match_try_emit_positions(b, x, positions))
         return;
     for (uint32_t i = 0; i < dims->n && !b->status; i++) {
-        const dv__item *item = &dims->items[i];
+        const dv__dim_item *item = &dims->items[i];
         switch (item->kind) {
-        case DV__ITEM_VAR: match_variable(b, x, i, &positions[i]); break;
-        case DV__ITEM_RUN:
-        case DV__ITEM_RUNS: match_run(b, x, i, &positions[i]); break;
-        case DV__ITEM_INT:
-            if (x->phase != BIND)
-                dv__check(b,
-                    dv__op2(
-                        b, DV__OP_EQ, DV__RTYPE_INT, x->guard, size_at(b, x, &positions[i], x->guard), dv__int(b, item->value)),
-                    x->guard, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
+        case DV__DIM_VAR: match_emit_dim_variable(b, x, i, &positions[i]); break;
+        case DV__DIM_VARIADIC:
+        case DV__DIM_COMPUTED_VARIADIC: match_emit_variadic(b, x, i, &positions[i]); break;
+        case DV__DIM_LITERAL:
+            if (x->phase != MATCH_BIND)
+                dv__emit_check(b,
+                    dv__emit_op2(b, DV__OP_EQ, DV__TYPE_INT, x->guard, match_emit_size_at(b, x, &positions[i], x->guard),
+                        dv__builder_int_literal(b, item->value)),
+                    x->guard, DV_ESHAPE, match_make_shape_mismatch_message(b, x, (int32_t)i));
             break;
-        case DV__ITEM_EXPR: match_computed(b, x, i, &positions[i]); break;
+        case DV__DIM_COMPUTED: match_emit_computed_dim(b, x, i, &positions[i]); break;
         default:
-            if (x->phase == CHECK)
-                match_own(b, x, i, &positions[i], carries, ncarries);
+            if (x->phase == MATCH_CHECK)
+                match_emit_per_tensor_item(b, x, i, &positions[i], carries, ncarries);
         }
-        if (x->phase == CHECK && item->kind == DV__ITEM_VAR)
-            x->dims[item->ref] = b->dims[item->ref];
-        else if (x->phase == CHECK && item->kind == DV__ITEM_RUN)
-            x->runs[item->ref] = b->runs[item->ref];
+        if (x->phase == MATCH_CHECK && item->kind == DV__DIM_VAR)
+            x->dim_bound[item->ref] = b->dim_bound[item->ref];
+        else if (x->phase == MATCH_CHECK && item->kind == DV__DIM_VARIADIC)
+            x->variadic_bound[item->ref] = b->variadic_bound[item->ref];
     }
 }
 
-static void match_tensor(dv__builder *b, struct subject *x, dv__carry *carries, uint32_t *ncarries)
+/* Emits the steps that bind or check the device, dtype and dims of a tensor. carries: receives the sums over a list. */
+static void match_emit_tensor(dv__builder *b, struct match_input *x, dv__carry *carries, uint32_t *ncarries)
 {
     x->shape = DV__ALWAYS;
-    match_device(b, x);
-    match_dtype(b, x);
-    match_dims(b, x, carries, ncarries);
+    match_emit_device(b, x);
+    match_emit_dtype(b, x);
+    match_emit_dims(b, x, carries, ncarries);
 }
 
 /* ---- Lists --------------------------------------------------------------------------------------------------------------- */
 
-/* Opens a block that runs for each tensor of a list; x gets its registers. Returns its step's index. */
-static uint32_t open_each(dv__builder *b, struct subject *x, dv__operand guard)
+/* Opens a block that runs for each tensor of a list; x gets the block's registers. Returns the index of the block's step. */
+static uint32_t match_open_list_block(dv__builder *b, struct match_input *x, dv__operand guard)
 {
-    x->tensor = dv__new_register(b, DV__RTYPE_TENSOR);
-    x->index = dv__new_register(b, DV__RTYPE_INT);
-    x->first = dv__new_register(b, DV__RTYPE_BOOL);
+    x->tensor = dv__builder_add_register(b, DV__TYPE_TENSOR);
+    x->index = dv__builder_add_register(b, DV__TYPE_INT);
+    x->first = dv__builder_add_register(b, DV__TYPE_BOOL);
     x->guard = DV__ALWAYS;
-    x->phase = CHECK;
+    x->phase = MATCH_CHECK;
     const uint32_t at = b->p->nsteps;
-    dv__step *s = dv__append(b, DV__OP_EACH, guard);
+    dv__step *s = dv__emit_step(b, DV__OP_EACH_TENSOR, guard);
     if (s) {
         s->slot = x->t->slot;
         s->to = x->tensor;
         s->index = x->index;
         s->first = x->first;
-        s->type = DV__RTYPE_TENSOR;
+        s->type = DV__TYPE_TENSOR;
     }
     return at;
 }
 
-void dv__close_block(dv__builder *b, uint32_t at)
+/* Ends a block: all steps after the step with index block_step become the block's body. */
+void dv__builder_close_block(dv__builder *b, uint32_t block_step)
 {
     if (b->status)
         return;
-    b->p->steps[at].body = (int32_t)(b->p->nsteps - at - 1);
-    for (uint32_t i = at + 1; i < b->p->nsteps; i++)
-        b->p->steps[i].flags |= DV__STEP_DEAD;
+    b->p->steps[block_step].body_size = (int32_t)(b->p->nsteps - block_step - 1);
+    for (uint32_t i = block_step + 1; i < b->p->nsteps; i++)
+        b->p->steps[i].flags |= DV__STEP_IN_BLOCK;
 }
 
-/* Lists with one index are equally long; [...] says nothing, so not that either. */
-static void match_count(dv__builder *b, const dv__pattern *t, dv__operand guard)
+/* Emits the checks that a list is as long as each earlier list with the same index. A list with [...] as dims may have another
+ * length. */
+static void match_emit_equal_list_lengths(dv__builder *b, const dv__pattern *t, dv__operand guard)
 {
     dv__operand left = guard;
-    for (const dv__pattern *other = b->c->patterns; other < t && !t->dims.any && left != DV__NEVER; other++) {
-        if (other->kind != DV__PATTERN_LIST || other->dims.any || other->presence == DV__ABSENT || strcmp(other->index, t->index))
+    for (const dv__pattern *other = b->c->patterns; other < t && !t->dims.is_any_shape && left != DV__NEVER; other++) {
+        if (other->kind != DV__PATTERN_LIST || other->dims.is_any_shape || other->presence == DV__PRESENCE_ABSENT ||
+            strcmp(other->index_name, t->index_name))
             continue;
-        const dv__operand took = dv__took_part(b, other), g = dv__and(b, left, took);
+        const dv__operand pattern_applies = dv__emit_pattern_applies(b, other), g = dv__emit_and(b, left, pattern_applies);
         if (g == DV__NEVER)
             continue;
-        const dv__operand expected = dv__load(b, DV__OP_LEN, DV__RTYPE_INT, g, other->slot);
-        const dv__operand found = dv__load(b, DV__OP_LEN, DV__RTYPE_INT, g, t->slot);
-        dv__part *p = dv__part_text(b, "argument '%s': expected as many tensors as '%s' has, ", t->name, other->name);
-        p = dv__then(dv__then(p, dv__show(b, expected)), dv__part_text(b, ", found "));
-        dv__check(b, dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, g, found, expected), g, DV_EINVAL, dv__then(p, dv__show(b, found)));
-        left = dv__and(b, left, dv__not(b, took, DV__ALWAYS));
+        const dv__operand expected = dv__emit_load(b, DV__OP_LEN, DV__TYPE_INT, g, other->slot);
+        const dv__operand found = dv__emit_load(b, DV__OP_LEN, DV__TYPE_INT, g, t->slot);
+        dv__emit_check(b, dv__emit_op2(b, DV__OP_EQ, DV__TYPE_INT, g, found, expected), g, DV_EINVAL,
+            dv__message(
+                b, "argument '%s': expected as many tensors as '%s' has, %r, found %r", t->name, other->name, expected, found));
+        left = dv__emit_and(b, left, dv__emit_not(b, pattern_applies, DV__ALWAYS));
     }
 }
 
-dv__operand dv__own_value(dv__builder *b, const dv__expr *e, dv__operand guard)
+/* Emits the value of n{i} or *s{i} for the current tensor of the returned list b->list_pattern. Returns its register. */
+dv__operand dv__emit_list_result_variable(dv__builder *b, const dv__expr *e, dv__operand guard)
 {
-    const bool run = e->role == DV__ROLE_ELEMENT_RUN;
-    const dv__item item = {
-        .kind = run ? DV__ITEM_ELEMENT_RUN : DV__ITEM_ELEMENT, .ref = (int16_t)e->ref, .e = (dv__expr *)(uintptr_t)e
+    const bool run = e->role == DV__ROLE_PER_TENSOR_VARIADIC;
+    const dv__dim_item item = {
+        .kind = run ? DV__DIM_PER_TENSOR_VARIADIC : DV__DIM_PER_TENSOR, .ref = (int16_t)e->ref, .e = (dv__expr *)(uintptr_t)e
     };
-    return own_value(b, own_binder(b, b->list, &item), &item, b->index, guard);
+    return per_tensor_emit_value(b, per_tensor_find_binder(b, b->list_pattern, &item), &item, b->list_index_reg, guard);
 }
 
-dv__operand dv__own_tensor(dv__builder *b, int32_t slot, dv__operand guard)
+/* Emits the tensor of an argument's list at the index of the current tensor of the returned list. Returns its register. */
+dv__operand dv__emit_list_result_input(dv__builder *b, int32_t slot, dv__operand guard)
 {
-    if (!b->status && !dv__implies(b, dv__case_taken(b, b->list->when), dv__present(b, slot), 8))
-        b->status = dv__fail_at(
-            DV_ECONTRACT, b->c->text, b->list->at, "'%s': '%s' may be None", b->list->text, b->c->schema->args[slot].name);
-    return dv__emit(b, DV__OP_ELEMENT, DV__RTYPE_TENSOR, guard, 1, &b->index, slot, NULL);
+    if (!b->status && !dv__condition_implies(b, dv__case_get_condition(b, b->list_pattern->when), dv__emit_present(b, slot), 8))
+        b->status = dv__fail_at_column(DV_ECONTRACT, b->c->text, b->list_pattern->at, "'%s': '%s' may be None",
+            b->list_pattern->text, b->c->schema->args[slot].name);
+    return dv__emit_op(b, DV__OP_LIST_TENSOR, DV__TYPE_TENSOR, guard, 1, &b->list_index_reg, slot, NULL);
 }
 
-dv__operand dv__own_count(dv__builder *b, const dv__pattern *t)
+/* Emits the length of a returned list: that of an argument's list with the same index, which is always given. Sets b->status to
+ * an error if there is none. */
+dv__operand dv__emit_list_result_length(dv__builder *b, const dv__pattern *returned_list)
 {
-    const dv__operand took = dv__case_taken(b, t->when);
-    for (int any = 1; any >= 0; any--) /* first what it is like, if that is xs{i}[...] */
+    const dv__operand pattern_applies = dv__case_get_condition(b, returned_list->when);
+    for (int any = 1; any >= 0; any--) /* pass 1: only a list with pattern xs{i}[...] that the result is like() or a view of; pass
+                                          2: each list with dims */
         for (const dv__pattern *list = b->c->patterns, *end = list + b->c->npatterns; list < end; list++)
-            if (list->kind == DV__PATTERN_LIST && list->presence != DV__ABSENT && !strcmp(list->index, t->index) &&
-                list->dims.any == any && (!any || list->slot == t->like || list->slot == t->view_of) &&
-                dv__implies(b, took, dv__took_part(b, list), 8))
-                return dv__load(b, DV__OP_LEN, DV__RTYPE_INT, DV__ALWAYS, list->slot);
+            if (list->kind == DV__PATTERN_LIST && list->presence != DV__PRESENCE_ABSENT &&
+                !strcmp(list->index_name, returned_list->index_name) && list->dims.is_any_shape == any &&
+                (!any || list->slot == returned_list->like_slot || list->slot == returned_list->viewed_slot) &&
+                dv__condition_implies(b, pattern_applies, dv__emit_pattern_applies(b, list), 8))
+                return dv__emit_load(b, DV__OP_LEN, DV__TYPE_INT, DV__ALWAYS, list->slot);
     if (!b->status)
-        b->status = dv__fail_at(DV_ECONTRACT, b->c->text, t->at,
-            "'%s': its length is unknown: every list with the index %s may be absent", t->text, t->index);
+        b->status = dv__fail_at_column(DV_ECONTRACT, b->c->text, returned_list->at,
+            "'%s': its length is unknown: every list with the index %s may be absent", returned_list->text,
+            returned_list->index_name);
     return DV__ALWAYS;
 }
 
-static void match_list(dv__builder *b, const dv__pattern *t, dv__operand guard)
+/* Emits the steps for a pattern of a list: its length, its first tensor, which binds variables, and a block that checks each
+ * tensor. */
+static void match_emit_list(dv__builder *b, const dv__pattern *t, dv__operand guard)
 {
-    struct subject x = { .t = t, .phase = BIND, .index = dv__int(b, 0) };
+    struct match_input x = { .t = t, .phase = MATCH_BIND, .index = dv__builder_int_literal(b, 0) };
     dv__carry carries[DV_MAX_NDIM];
     uint32_t ncarries = 0;
-    match_count(b, t, guard);
-    dv__operand some = dv__load(b, DV__OP_HOLDS, DV__RTYPE_BOOL, guard, t->slot);
-    if (!t->may_be_empty && !t->dims.any) {
-        dv__part *p = dv__then(
-            dv__part_text(b, "argument '%s': expected at least one tensor", t->name), dv__case_text(b, t->when));
-        dv__check(b, some, guard, DV_EINVAL, dv__then(p, dv__part_text(b, ", found an empty list")));
-        some = DV__ALWAYS;
+    match_emit_equal_list_lengths(b, t, guard);
+    dv__operand holds_tensor = dv__emit_load(b, DV__OP_HOLDS_TENSOR, DV__TYPE_BOOL, guard, t->slot);
+    if (!t->can_be_empty && !t->dims.is_any_shape) {
+        dv__emit_check(b, holds_tensor, guard, DV_EINVAL,
+            dv__message(b, "argument '%s': expected at least one tensor%m, found an empty list", t->name,
+                dv__message_make_case(b, t->when)));
+        holds_tensor = DV__ALWAYS;
     }
-    x.guard = dv__and(b, guard, some);
-    memcpy(x.dims, b->dims, sizeof x.dims);
-    memcpy(x.runs, b->runs, sizeof x.runs);
-    x.device = b->device;
-    x.dtype = t->dtype.kind == DV__DTYPE_VAR ? b->dtypes[t->dtype.ref] : DV__ALWAYS;
-    const dv__operand took = x.guard;
-    x.tensor = dv__load(b, DV__OP_TENSOR, DV__RTYPE_TENSOR, took, t->slot);
-    match_tensor(b, &x, carries, &ncarries);
-    const uint32_t at = open_each(b, &x, took);
-    match_tensor(b, &x, carries, &ncarries);
-    dv__close_block(b, at);
-    dv__carry *kept = ncarries && !b->status ? DV__ARENA_ARRAY(b->arena, dv__carry, ncarries) : NULL;
-    if (kept) {
-        memcpy(kept, carries, ncarries * sizeof *carries);
-        b->p->steps[at].carry = kept;
+    x.guard = dv__emit_and(b, guard, holds_tensor);
+    memcpy(x.dim_bound, b->dim_bound, sizeof x.dim_bound);
+    memcpy(x.variadic_bound, b->variadic_bound, sizeof x.variadic_bound);
+    x.device_bound = b->device_bound;
+    x.dtype = t->dtype.kind == DV__DTYPE_SPEC_VAR ? b->dtype_bound[t->dtype.ref] : DV__ALWAYS;
+    const dv__operand pattern_applies = x.guard;
+    x.tensor = dv__emit_load(b, DV__OP_TENSOR, DV__TYPE_TENSOR, pattern_applies, t->slot);
+    match_emit_tensor(b, &x, carries, &ncarries);
+    const uint32_t at = match_open_list_block(b, &x, pattern_applies);
+    match_emit_tensor(b, &x, carries, &ncarries);
+    dv__builder_close_block(b, at);
+    dv__carry *copy = ncarries && !b->status ? DV__ARENA_ARRAY(b->arena, dv__carry, ncarries) : NULL;
+    if (copy) {
+        memcpy(copy, carries, ncarries * sizeof *carries);
+        b->p->steps[at].carry = copy;
         b->p->steps[at].ncarry = ncarries;
     }
     for (uint32_t i = 0; i < t->dims.n; i++)
-        if (t->dims.items[i].kind == DV__ITEM_ELEMENT)
-            b->dims[t->dims.items[i].ref] = dv__or(b, b->dims[t->dims.items[i].ref], took);
-        else if (t->dims.items[i].kind == DV__ITEM_ELEMENT_RUN)
-            b->runs[t->dims.items[i].ref] = dv__or(b, b->runs[t->dims.items[i].ref], took);
+        if (t->dims.items[i].kind == DV__DIM_PER_TENSOR)
+            b->dim_bound[t->dims.items[i].ref] = dv__emit_or(b, b->dim_bound[t->dims.items[i].ref], pattern_applies);
+        else if (t->dims.items[i].kind == DV__DIM_PER_TENSOR_VARIADIC)
+            b->variadic_bound[t->dims.items[i].ref] = dv__emit_or(b, b->variadic_bound[t->dims.items[i].ref], pattern_applies);
 }
 
 /* ---- Lengths of int[] arguments ------------------------------------------------------------------------------------------ */
 
-static dv__part *wrong_length(dv__builder *b, const dv__pattern *t, dv__operand found, dv__operand g)
+/* Returns the message "expected 4 elements, found ..." for a list without tensors. */
+static dv__message_part *match_make_length_mismatch_message(
+    dv__builder *b, const dv__pattern *t, dv__operand found, dv__operand guard)
 {
-    const dv__item *item = t->dims.items;
-    dv__part *p = dv__then(dv__part_text(b, "argument '%s': expected ", t->name), say_item(b, item, g));
-    p = dv__then(dv__then(p, dv__part_text(b, " elements")), dv__binders(b, item->needs));
-    return dv__then(dv__then(p, dv__part_text(b, ", found ")), dv__show(b, found));
+    const dv__dim_item *item = t->dims.items;
+    dv__message_part *expected = match_make_item_sizes_message(b, item, guard),
+                     *binders = dv__message_make_binders(b, item->vars);
+    return dv__message(b, "argument '%s': expected %m elements%m, found %r", t->name, expected, binders, found);
 }
 
-static void match_length(dv__builder *b, const dv__pattern *t, dv__operand g)
+/* Emits the steps that bind or check the length of a list without tensors, box[4]. */
+static void match_emit_non_tensor_list_length(dv__builder *b, const dv__pattern *t, dv__operand guard)
 {
-    if (t->dims.any)
+    if (t->dims.is_any_shape)
         return;
-    const dv__item *item = t->dims.items;
-    const bool ints = dv__type_of_argument(b->c->schema->args[t->slot].type) == DV__CTYPE_INTS;
+    const dv__dim_item *item = t->dims.items;
+    const bool ints = dv__type_get_contract_kind(b->c->schema->args[t->slot].type) == DV__TYPE_INTS;
     const dv__operand n = ints
-        ? dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, dv__load(b, DV__OP_ARGUMENT, DV__RTYPE_DIMS, g, t->slot))
-        : dv__load(b, DV__OP_LEN, DV__RTYPE_INT, g, t->slot);
-    b->where = item->text;
-    dv__operand compared = g, expected;
-    if (item->kind == DV__ITEM_VAR) {
+        ? dv__emit_op1(b, DV__OP_RANK, DV__TYPE_INT, guard, dv__emit_load(b, DV__OP_ARGUMENT, DV__TYPE_DIMS, guard, t->slot))
+        : dv__emit_load(b, DV__OP_LEN, DV__TYPE_INT, guard, t->slot);
+    b->message_text = item->text;
+    dv__operand compared = guard, expected;
+    if (item->kind == DV__DIM_VAR) {
         expected = dv__dim_register(item->ref);
-        compared = dv__and(b, g, b->dims[item->ref]);
-    } else if (item->kind == DV__ITEM_INT) {
-        expected = dv__int(b, item->value);
+        compared = dv__emit_and(b, guard, b->dim_bound[item->ref]);
+    } else if (item->kind == DV__DIM_LITERAL) {
+        expected = dv__builder_int_literal(b, item->value);
     } else {
-        const dv__operand bound = bound_here(b, item, BOTH, g);
-        compared = dv__and(b, g, bound);
-        if (item->aside >= 0)
-            b->asides[item->aside] = (dv__put_aside){
-                .took = g, .pending = dv__and(b, g, dv__not(b, bound, DV__ALWAYS)), .tested = bound, .found = n
-            };
-        expected = compared == DV__NEVER ? DV__ALWAYS : dv__value(b, item->e, compared);
+        const dv__operand bound = match_emit_is_item_bound(b, item, MATCH_BIND_AND_CHECK, guard);
+        compared = dv__emit_and(b, guard, bound);
+        if (item->deferred_bit >= 0)
+            b->deferred[item->deferred_bit] = (dv__deferred_check){ .pattern_applies = guard,
+                .is_pending = dv__emit_and(b, guard, dv__emit_not(b, bound, DV__ALWAYS)),
+                .bound_at_last_try = bound,
+                .found_size_reg = n };
+        expected = compared == DV__NEVER ? DV__ALWAYS : dv__emit_expr(b, item->e, compared);
     }
     if (compared != DV__NEVER)
-        dv__check(
-            b, dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, compared, n, expected), compared, DV_EINVAL, wrong_length(b, t, n, compared));
-    if (item->kind == DV__ITEM_VAR) {
-        dv__assign(b, expected, n, dv__and(b, g, dv__not(b, b->dims[item->ref], DV__ALWAYS)));
-        b->dims[item->ref] = dv__or(b, b->dims[item->ref], g);
+        dv__emit_check(b, dv__emit_op2(b, DV__OP_EQ, DV__TYPE_INT, compared, n, expected), compared, DV_EINVAL,
+            match_make_length_mismatch_message(b, t, n, compared));
+    if (item->kind == DV__DIM_VAR) {
+        dv__emit_copy(b, expected, n, dv__emit_and(b, guard, dv__emit_not(b, b->dim_bound[item->ref], DV__ALWAYS)));
+        b->dim_bound[item->ref] = dv__emit_or(b, b->dim_bound[item->ref], guard);
     }
 }
 
 /* ---- Patterns ------------------------------------------------------------------------------------------------------------ */
 
-static dv__part *wrong_presence(dv__builder *b, const dv__pattern *t, const char *expected, dv__part *found)
+/* Returns the message "argument 'x': expected <expected>, found <found>", with the case. */
+static dv__message_part *match_make_presence_mismatch_message(
+    dv__builder *b, const dv__pattern *t, const char *expected, dv__message_part *found)
 {
-    dv__part *p = dv__then(dv__part_text(b, "argument '%s': expected %s", t->name, expected), dv__case_text(b, t->when));
-    return dv__then(dv__then(p, dv__part_text(b, ", found ")), found);
+    return dv__message(b, "argument '%s': expected %s%m, found %m", t->name, expected, dv__message_make_case(b, t->when), found);
 }
 
-/* Read the argument; only in C can its type differ from the schema's. */
-static void load_argument(dv__builder *b, const dv__pattern *t, dv__operand guard, enum dv__ctype is)
+/* Emits the load of an argument, which fails if the value has another type than the schema's. Only a caller in C can pass such
+ * a value. */
+static void match_emit_load_or_fail(dv__builder *b, const dv__pattern *t, dv__operand guard, enum dv__type_kind argument_type)
 {
-    const enum dv__op op = is == DV__CTYPE_TENSOR ? DV__OP_TENSOR
-        : is == DV__CTYPE_TENSORS                 ? DV__OP_HOLDS
-        : is == DV__CTYPE_INTS                    ? DV__OP_ARGUMENT
-                                                  : DV__OP_LEN;
-    const enum dv__rtype type = is == DV__CTYPE_TENSOR ? DV__RTYPE_TENSOR
-        : is == DV__CTYPE_TENSORS                      ? DV__RTYPE_BOOL
-        : is == DV__CTYPE_INTS                         ? DV__RTYPE_DIMS
-                                                       : DV__RTYPE_INT;
-    const dv__hush hush = dv__quietly(b);
-    const dv__operand given = dv__load(b, DV__OP_PRESENT, DV__RTYPE_BOOL, DV__ALWAYS, t->slot);
-    dv__aloud(b, hush);
-    dv__part *found = dv__if_part(b, given, dv__part_text(b, "another type"), dv__part_text(b, "None"));
-    dv__emit(b, op, type, guard, 0, NULL, t->slot, dv__fault_new(b, DV_EINVAL, wrong_presence(b, t, dv__ctype_text(is), found)));
+    const enum dv__opcode op = argument_type == DV__TYPE_TENSOR ? DV__OP_TENSOR
+        : argument_type == DV__TYPE_TENSORS                     ? DV__OP_HOLDS_TENSOR
+        : argument_type == DV__TYPE_INTS                        ? DV__OP_ARGUMENT
+                                                                : DV__OP_LEN;
+    const enum dv__type_kind type = argument_type == DV__TYPE_TENSOR ? DV__TYPE_TENSOR
+        : argument_type == DV__TYPE_TENSORS                          ? DV__TYPE_BOOL
+        : argument_type == DV__TYPE_INTS                             ? DV__TYPE_DIMS
+                                                                     : DV__TYPE_INT;
+    const dv__message_scope scope = dv__message_scope_begin(b);
+    const dv__operand given = dv__emit_load(b, DV__OP_PRESENT, DV__TYPE_BOOL, DV__ALWAYS, t->slot);
+    dv__message_scope_end(b, scope);
+    dv__message_part *found = dv__message_if(b, given, dv__message(b, "another type"), dv__message(b, "None"));
+    dv__emit_op(b, op, type, guard, 0, NULL, t->slot,
+        dv__step_error_new(b, DV_EINVAL, match_make_presence_mismatch_message(b, t, dv__type_rows[argument_type].text, found)));
 }
 
-static void match_pattern(dv__builder *b, const dv__pattern *t)
+/* Emits the steps for one argument's pattern: whether it must be given, its type, and its device, dtype and dims. */
+static void match_emit_pattern(dv__builder *b, const dv__pattern *t)
 {
-    const enum dv__ctype is = dv__type_of_argument(b->c->schema->args[t->slot].type);
-    const dv__operand taken = dv__case_taken(b, t->when), there = dv__present(b, t->slot);
-    b->who = t->name;
-    b->where = t->text;
-    if (t->presence == DV__ABSENT) {
-        dv__check(b, dv__not(b, there, DV__ALWAYS), taken, DV_EINVAL,
-            wrong_presence(b, t, "None", dv__part_text(b, "%s", dv__ctype_text(is))));
+    const enum dv__type_kind argument_type = dv__type_get_contract_kind(b->c->schema->args[t->slot].type);
+    const dv__operand taken = dv__case_get_condition(b, t->when), is_present = dv__emit_present(b, t->slot);
+    b->message_argument = t->name;
+    b->message_text = t->text;
+    if (t->presence == DV__PRESENCE_ABSENT) {
+        dv__emit_check(b, dv__emit_not(b, is_present, DV__ALWAYS), taken, DV_EINVAL,
+            match_make_presence_mismatch_message(b, t, "None", dv__message(b, "%s", dv__type_rows[argument_type].text)));
         return;
     }
-    const dv__operand guard = t->presence == DV__OPTIONAL ? dv__and(b, taken, there) : taken;
+    const dv__operand guard = t->presence == DV__PRESENCE_OPTIONAL ? dv__emit_and(b, taken, is_present) : taken;
     if (guard == DV__NEVER)
         return;
-    if (t->presence == DV__PRESENT)
-        dv__check(b, there, taken, DV_EINVAL, wrong_presence(b, t, dv__ctype_text(is), dv__part_text(b, "None")));
-    load_argument(b, t, guard, is);
-    if (t->kind == DV__PATTERN_INTS) {
-        match_length(b, t, guard);
+    if (t->presence == DV__PRESENCE_PRESENT)
+        dv__emit_check(b, is_present, taken, DV_EINVAL,
+            match_make_presence_mismatch_message(b, t, dv__type_rows[argument_type].text, dv__message(b, "None")));
+    match_emit_load_or_fail(b, t, guard, argument_type);
+    if (t->kind == DV__PATTERN_LIST_LENGTH) {
+        match_emit_non_tensor_list_length(b, t, guard);
     } else if (t->kind == DV__PATTERN_LIST) {
-        match_list(b, t, guard);
+        match_emit_list(b, t, guard);
     } else {
-        struct subject x = { .t = t, .phase = BOTH, .guard = guard };
-        x.tensor = dv__load(b, DV__OP_TENSOR, DV__RTYPE_TENSOR, guard, t->slot);
-        match_tensor(b, &x, NULL, NULL);
+        struct match_input x = { .t = t, .phase = MATCH_BIND_AND_CHECK, .guard = guard };
+        x.tensor = dv__emit_load(b, DV__OP_TENSOR, DV__TYPE_TENSOR, guard, t->slot);
+        match_emit_tensor(b, &x, NULL, NULL);
     }
 }
 
-/* Returns the position of a dim in a tensor of a list: it differs from tensor to tensor where a run is of each tensor. */
-static dv__shape_position position_in_each(dv__builder *b, const struct subject *x, uint32_t item, dv__shape_position in_first)
+/* Returns the position of an item in the current tensor of a list. The position differs from tensor to tensor only if the
+ * pattern has *s{i}; else in_first, the position in the first tensor, is returned. */
+static dv__shape_position match_find_list_position(
+    dv__builder *b, const struct match_input *x, uint32_t item_index, dv__shape_position in_first)
 {
-    struct subject one = *x;
+    struct match_input input = *x;
     dv__shape_position positions[MAX_ITEMS];
-    bool own = false;
+    bool has_variadic = false;
     for (uint32_t i = 0; i < x->t->dims.n; i++)
-        own |= x->t->dims.items[i].kind == DV__ITEM_ELEMENT_RUN;
-    one.phase = FIND; /* the number of dims has been checked */
-    return own && find_positions(b, &one, positions) ? positions[item] : in_first;
+        has_variadic |= x->t->dims.items[i].kind == DV__DIM_PER_TENSOR_VARIADIC;
+    input.phase = MATCH_FIND_POSITIONS; /* the number of dims is checked already */
+    return has_variadic && match_try_emit_positions(b, &input, positions) ? positions[item_index] : in_first;
 }
 
-/* A computed dim of a list that was put aside: compared for each tensor. */
-void dv__check_aside(dv__builder *b, const dv__pattern *t, uint32_t item, dv__operand guard)
+/* Emits the check of a deferred computed dim whose sizes are bound now; for a list, of each tensor. */
+void dv__build_deferred_dim(dv__builder *b, const dv__pattern *t, uint32_t item_index, dv__operand guard)
 {
-    const dv__item *one = &t->dims.items[item];
-    const dv__put_aside *a = &b->asides[one->aside];
-    struct subject x = { .t = t, .phase = BOTH, .guard = guard };
-    b->who = t->name;
-    b->where = one->text;
-    const dv__operand expected = dv__value(b, one->e, guard);
-    if (t->kind == DV__PATTERN_INTS) {
-        dv__part *p = dv__then(dv__part_text(b, "argument '%s': expected %s = ", t->name, one->text), dv__show(b, expected));
-        p = dv__then(dv__then(p, dv__part_text(b, " elements, found ")), dv__show(b, a->found));
-        dv__check(b, dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, guard, a->found, expected), guard, DV_EINVAL, p);
+    const dv__dim_item *item = &t->dims.items[item_index];
+    const dv__deferred_check *a = &b->deferred[item->deferred_bit];
+    struct match_input x = { .t = t, .phase = MATCH_BIND_AND_CHECK, .guard = guard };
+    b->message_argument = t->name;
+    b->message_text = item->text;
+    const dv__operand expected = dv__emit_expr(b, item->e, guard);
+    if (t->kind == DV__PATTERN_LIST_LENGTH) {
+        dv__emit_check(b, dv__emit_op2(b, DV__OP_EQ, DV__TYPE_INT, guard, a->found_size_reg, expected), guard, DV_EINVAL,
+            dv__message(
+                b, "argument '%s': expected %s = %r elements, found %r", t->name, item->text, expected, a->found_size_reg));
         return;
     }
     uint32_t at = 0;
     dv__operand g = guard;
     const bool list = t->kind == DV__PATTERN_LIST;
     if (list) {
-        memcpy(x.dims, b->dims, sizeof x.dims);
-        memcpy(x.runs, b->runs, sizeof x.runs);
-        at = open_each(b, &x, guard);
+        memcpy(x.dim_bound, b->dim_bound, sizeof x.dim_bound);
+        memcpy(x.variadic_bound, b->variadic_bound, sizeof x.variadic_bound);
+        at = match_open_list_block(b, &x, guard);
         g = DV__ALWAYS;
     } else {
-        x.tensor = dv__load(b, DV__OP_TENSOR, DV__RTYPE_TENSOR, a->took, t->slot);
+        x.tensor = dv__emit_load(b, DV__OP_TENSOR, DV__TYPE_TENSOR, a->pattern_applies, t->slot);
     }
-    x.shape = dv__op1(b, DV__OP_SHAPE, DV__RTYPE_DIMS, list ? g : a->took, x.tensor);
-    const dv__shape_position position = list ? position_in_each(b, &x, item, a->position) : a->position;
-    const dv__operand found = list ? size_at(b, &x, &position, g) : a->found;
-    dv__check(b, dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, g, found, expected), g, DV_ESHAPE, wrong_shape(b, &x, (int32_t)item));
+    x.shape = dv__emit_op1(b, DV__OP_SHAPE, DV__TYPE_DIMS, list ? g : a->pattern_applies, x.tensor);
+    const dv__shape_position position = list ? match_find_list_position(b, &x, item_index, a->position) : a->position;
+    const dv__operand found = list ? match_emit_size_at(b, &x, &position, g) : a->found_size_reg;
+    dv__emit_check(b, dv__emit_op2(b, DV__OP_EQ, DV__TYPE_INT, g, found, expected), g, DV_ESHAPE,
+        match_make_shape_mismatch_message(b, &x, (int32_t)item_index));
     if (list)
-        dv__close_block(b, at);
+        dv__builder_close_block(b, at);
 }
 
 /* ---- Cases --------------------------------------------------------------------------------------------------------------- */
 
-static dv__part *no_case(dv__builder *b, const dv__group *g, dv__operand found)
+/* Returns the message that no case of a group holds: the values that cases name, and the value in register `found`; negative:
+ * None. */
+static dv__message_part *cases_make_no_case_holds_message(dv__builder *b, const dv__case_group *g, dv__operand found)
 {
-    const dv__expr *subject = g->subject;
+    const dv__expr *subject = g->switch_value;
     if (!subject)
-        return dv__part_text(b, "no case holds of: when %s", g->cases[0].text);
-    const int argument = subject->role == DV__ROLE_ARG         ? subject->ref
-        : subject->n && subject->args[0]->role == DV__ROLE_ARG ? subject->args[0]->ref
-                                                               : -1;
-    dv__part *p = dv__part_text(b, "argument '%s': expected %s", argument >= 0 ? b->c->schema->args[argument].name : "?",
-        subject->type == DV__CTYPE_INT ? "rank " : "");
+        return dv__message(b, "no case holds of: when %s", g->cases[0].text);
+    const int argument = subject->role == DV__ROLE_ARGUMENT         ? subject->ref
+        : subject->n && subject->args[0]->role == DV__ROLE_ARGUMENT ? subject->args[0]->ref
+                                                                    : -1;
+    dv__message_part *p = dv__message(b, "argument '%s': expected %s", argument >= 0 ? b->c->schema->args[argument].name : "?",
+        subject->type == DV__TYPE_INT ? "rank " : "");
     for (uint32_t i = 0, n = 0; i < g->n; i++)
         for (uint32_t k = 1; g->cases[i].e && k < g->cases[i].e->n; k++, n++) {
             const dv__expr *e = g->cases[i].e->args[k];
             const char *before = !n ? "" : i + 1 == g->n && k + 1 == g->cases[i].e->n ? " or " : ", ";
-            if (e->kind == DV__EXPR_STRING)
-                p = dv__then(p, dv__part_text(b, "%s\"%s\"", before, e->name));
-            else if (e->kind == DV__EXPR_INT)
-                p = dv__then(p, dv__part_text(b, "%s%lld", before, (long long)e->i));
+            if (e->kind == DV__EXPR_INT)
+                p = dv__message(b, "%m%s%r", p, before, dv__builder_int_literal(b, e->i));
             else
-                p = dv__then(p, dv__part_text(b, "%s%s", before, e->name ? e->name : e->i ? "True" : "False"));
+                p = dv__message(b, e->kind == DV__EXPR_STRING ? "%m%s\"%s\"" : "%m%s%s", p, before,
+                    e->name    ? e->name
+                        : e->i ? "True"
+                               : "False");
         }
-    p = dv__then(p, dv__part_text(b, ", found "));
-    return dv__then(p, found >= 0 ? dv__show(b, found) : dv__part_text(b, "None"));
+    return found >= 0 ? dv__message(b, "%m, found %r", p, found) : dv__message(b, "%m, found None", p);
 }
 
-/* The string, rank or dtype whose values a group lists; DV__ALWAYS: there is none. */
-static dv__operand subject_of(dv__builder *b, const dv__expr *e)
+/* Emits the string, rank or dtype for whose values a group has cases. DV__ALWAYS: the group has conditions instead. */
+static dv__operand cases_emit_switch_value(dv__builder *b, const dv__expr *e)
 {
-    if (!e || (e->type != DV__CTYPE_STRING && e->type != DV__CTYPE_INT && e->type != DV__CTYPE_DTYPE))
+    if (!e || (e->type != DV__TYPE_STRING && e->type != DV__TYPE_INT && e->type != DV__TYPE_DTYPE))
         return DV__ALWAYS;
-    const dv__hush hush = dv__quietly(b);
-    const dv__operand x = dv__value(b, e, DV__ALWAYS);
-    dv__aloud(b, hush);
+    const dv__message_scope scope = dv__message_scope_begin(b);
+    const dv__operand x = dv__emit_expr(b, e, DV__ALWAYS);
+    dv__message_scope_end(b, scope);
     return x;
 }
 
-/* Which case of each group is taken: the first that holds. The prover shows that no other one holds. */
-static void choose_cases(dv__builder *b)
+/* Selects the case of each group: the first whose condition holds. The prover proves that no other condition holds. */
+static void cases_emit_selection(dv__builder *b)
 {
     for (uint32_t g = 0; g < b->c->ngroups && !b->status; g++) {
-        const dv__group *group = &b->c->groups[g];
+        const dv__case_group *group = &b->c->groups[g];
         dv__operand *taken = DV__ARENA_ARRAY(b->arena, dv__operand, group->n), any = DV__NEVER;
-        dv__choice *choice = &b->choices[g];
-        choice->holds = DV__ARENA_ARRAY(b->arena, dv__operand, group->n);
-        if (!taken || !choice->holds) {
+        dv__case_choice *choice = &b->choices[g];
+        choice->case_conditions = DV__ARENA_ARRAY(b->arena, dv__operand, group->n);
+        if (!taken || !choice->case_conditions) {
             b->status = DV_ENOMEM;
             return;
         }
         for (uint32_t i = 0; i < group->n; i++) {
-            const dv__operand left = dv__not(b, any, DV__ALWAYS);
-            b->who = NULL;
-            b->where = group->cases[i].text;
-            choice->holds[i] = DV__ALWAYS;
+            const dv__operand left = dv__emit_not(b, any, DV__ALWAYS);
+            b->message_argument = NULL;
+            b->message_text = group->cases[i].text;
+            choice->case_conditions[i] = DV__ALWAYS;
             if (group->cases[i].e)
-                choice->holds[i] = dv__value(b, group->cases[i].e, left == DV__NEVER ? DV__ALWAYS : left);
-            taken[i] = dv__and(b, left, choice->holds[i]);
-            any = dv__or(b, any, taken[i]);
+                choice->case_conditions[i] = dv__emit_expr(b, group->cases[i].e, left == DV__NEVER ? DV__ALWAYS : left);
+            taken[i] = dv__emit_and(b, left, choice->case_conditions[i]);
+            any = dv__emit_or(b, any, taken[i]);
         }
-        choice->subject = subject_of(b, group->subject);
-        if (any != DV__ALWAYS) { /* after the check, the last case is taken when no other is */
-            dv__check(b, any, DV__ALWAYS, DV_EINVAL, no_case(b, group, choice->subject));
+        choice->switch_value = cases_emit_switch_value(b, group->switch_value);
+        if (any != DV__ALWAYS) { /* after the check, the last case is selected if no other is */
+            dv__emit_check(b, any, DV__ALWAYS, DV_EINVAL, cases_make_no_case_holds_message(b, group, choice->switch_value));
             any = DV__NEVER;
             for (uint32_t i = 0; i + 1 < group->n; i++)
-                any = dv__or(b, any, taken[i]);
-            taken[group->n - 1] = dv__not(b, any, DV__ALWAYS);
+                any = dv__emit_or(b, any, taken[i]);
+            taken[group->n - 1] = dv__emit_not(b, any, DV__ALWAYS);
         }
-        b->p->taken[g] = taken;
+        b->p->is_selected[g] = taken;
     }
-    b->p->choose_end = b->p->nsteps;
+    b->p->cases_end_step = b->p->nsteps;
 }
 
+/* Emits all steps for cases and for the patterns of arguments, in the order of the text. */
 void dv__build_patterns(dv__builder *b)
 {
     const dv__contract *c = b->c;
     bool plain = true;
-    choose_cases(b);
+    cases_emit_selection(b);
     for (uint32_t i = 0; i < c->npatterns && !b->status; i++) {
-        if (plain && !(i < c->nplain && c->patterns[i].presence == DV__REQUIRED)) {
+        if (plain && !(i < c->nsimple_patterns && c->patterns[i].presence == DV__PRESENCE_REQUIRED)) {
             plain = false;
-            b->p->after_plain = b->fresh = b->p->nsteps;
-            b->p->nplain = i;
+            b->p->after_simple = b->reusable_begin_step = b->p->nsteps;
+            b->p->nsimple_patterns = i;
         }
-        match_pattern(b, &c->patterns[i]);
+        match_emit_pattern(b, &c->patterns[i]);
     }
     if (plain) {
-        b->p->after_plain = b->fresh = b->p->nsteps;
-        b->p->nplain = c->npatterns;
+        b->p->after_simple = b->reusable_begin_step = b->p->nsteps;
+        b->p->nsimple_patterns = c->npatterns;
     }
 }

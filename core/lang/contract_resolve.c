@@ -1,246 +1,266 @@
-/* Patterns create variables: a name in the dims or the dtype of an input that is not an argument of the schema is a size, a run
- * or a dtype variable; everywhere else a name must exist (contract_type.c). Then each part of the contract is resolved and
- * completed. */
+/* Resolves all names of a contract. Only patterns of arguments create variables: a name in their dims or dtype that is no
+ * argument of the schema becomes a size, a variadic or a dtype variable. Everywhere else a name must exist
+ * (contract_resolve_expr.c). Then each part of the contract is resolved and completed. */
 #include <assert.h>
 
 #include "lang/contract_internal.h"
 
-#define wrong(c, e, ...) dv__fail_at(DV_ECONTRACT, (c)->text, (e)->at, __VA_ARGS__)
+#define resolve_fail(c, e, ...) dv__fail_at_column(DV_ECONTRACT, (c)->text, (e)->at, __VA_ARGS__)
 
 /* ---- Variables ----------------------------------------------------------------------------------------------------------- */
 
-/* One name, one meaning. */
-static int check_free(const dv__contract *c, const dv__expr *e, const char *as)
+/* Fails if a name has another meaning already. meaning: noun for the new meaning, in the message. */
+static int resolve_check_name_is_new(const dv__contract *c, const dv__expr *e, const char *meaning)
 {
     uint32_t key;
-    const char *already = dv__schema_arg(c->schema, e->name) >= 0 ? "an argument"
-        : dv__dtype_lookup(e->name, &key)                         ? "a dtype"
-        : dv__find_dim(c, e->name) >= 0                           ? "a size"
-        : dv__find_run(c, e->name) >= 0                           ? "a run of dims"
-        : dv__find_dtype_var(c, e->name) >= 0                     ? "a dtype variable"
-                                                                  : NULL;
-    return already ? wrong(c, e, "'%s' is %s: it cannot be %s too", e->name, already, as) : DV_OK;
+    const char *existing = dv__schema_find_argument_index(c->schema, e->name) >= 0 ? "an argument"
+        : dv__try_find_dtype_key(e->name, &key)                                    ? "a dtype"
+        : dv__contract_find_dim_index(c, e->name) >= 0                             ? "a size"
+        : dv__contract_find_variadic_index(c, e->name) >= 0                        ? "variadic dims"
+        : dv__contract_find_dtype_var_index(c, e->name) >= 0                       ? "a dtype variable"
+                                                                                   : NULL;
+    return existing ? resolve_fail(c, e, "'%s' is %s: it cannot be %s too", e->name, existing, meaning) : DV_OK;
 }
 
-static int add_dim(dv__contract *c, const dv__expr *e, const char *index, const char *as, int *out)
+/* Adds a size variable with the name of e, *out receives its index. index_name: i of n{i}, or NULL. meaning: noun for messages.
+ * Returns a status. */
+static int resolve_add_dim_var(dv__contract *c, const dv__expr *e, const char *index_name, const char *meaning, int *out)
 {
-    const int status = check_free(c, e, as);
+    const int status = resolve_check_name_is_new(c, e, meaning);
     if (status)
         return status;
     if (c->ndims == DV__MAX_DIM_VARS)
-        return dv__fail_at(DV_ELIMIT, c->text, e->at, "more than %d sizes", DV__MAX_DIM_VARS);
+        return dv__fail_at_column(DV_ELIMIT, c->text, e->at, "more than %d sizes", DV__MAX_DIM_VARS);
     *out = (int)c->ndims;
-    c->dims[c->ndims++] = (dv__dim_var){ .name = e->name, .at = e->at, .index = index };
+    c->dims[c->ndims++] = (dv__dim_var){ .name = e->name, .at = e->at, .index_name = index_name };
     return DV_OK;
 }
 
-static int add_run(dv__contract *c, const dv__expr *e, const char *index)
+/* Adds a variadic with the name of e. index_name: i of *s{i}, or NULL. Returns a status. */
+static int resolve_add_variadic_var(dv__contract *c, const dv__expr *e, const char *index_name)
 {
-    const int status = check_free(c, e, "a run of dims");
+    const int status = resolve_check_name_is_new(c, e, "variadic dims");
     if (status)
         return status;
-    if (c->nruns == DV__MAX_RUNS)
-        return dv__fail_at(DV_ELIMIT, c->text, e->at, "more than %d runs of dims", DV__MAX_RUNS);
-    c->runs[c->nruns++] = (dv__run_var){ e->name, index };
+    if (c->nvariadics == DV__MAX_VARIADIC_VARS)
+        return dv__fail_at_column(DV_ELIMIT, c->text, e->at, "more than %d variadic dims", DV__MAX_VARIADIC_VARS);
+    c->variadics[c->nvariadics++] = (dv__variadic_var){ e->name, index_name };
     return DV_OK;
 }
 
-/* Make variables of the names in an input's dim. */
-static int create_in(dv__contract *c, const dv__expr *e)
+/* Makes variables of the new names in a dim of an argument's pattern. Returns a status. */
+static int resolve_create_vars_of_dim(dv__contract *c, const dv__expr *e)
 {
     int status = DV_OK, dim;
-    if (e->index)
-        return wrong(c, e, "%s%s{%s} may only stand alone in the pattern of an argument", e->kind == DV__EXPR_STAR ? "*" : "",
-            e->name, e->index);
-    if (e->kind == DV__EXPR_NAME && dv__schema_arg(c->schema, e->name) < 0 && dv__find_dim(c, e->name) < 0)
-        return add_dim(c, e, NULL, "a size", &dim);
-    if (e->kind == DV__EXPR_STAR && dv__schema_arg(c->schema, e->name) < 0 && dv__find_run(c, e->name) < 0)
-        return add_run(c, e, NULL);
+    if (e->index_name)
+        return resolve_fail(c, e, "%s%s{%s} may only stand alone in the pattern of an argument",
+            e->kind == DV__EXPR_VARIADIC ? "*" : "", e->name, e->index_name);
+    if (e->kind == DV__EXPR_NAME && dv__schema_find_argument_index(c->schema, e->name) < 0 &&
+        dv__contract_find_dim_index(c, e->name) < 0)
+        return resolve_add_dim_var(c, e, NULL, "a size", &dim);
+    if (e->kind == DV__EXPR_VARIADIC && dv__schema_find_argument_index(c->schema, e->name) < 0 &&
+        dv__contract_find_variadic_index(c, e->name) < 0)
+        return resolve_add_variadic_var(c, e, NULL);
     for (uint32_t i = 0; i < e->n && !status; i++)
-        status = create_in(c, e->args[i]);
+        status = resolve_create_vars_of_dim(c, e->args[i]);
     return status;
 }
 
-/* Does an item of another list have this name already? */
-static const dv__pattern *list_with(const dv__contract *c, const dv__pattern *before, const dv__expr *e)
+/* Returns the first list pattern before `before` that has this n{i} or *s{i}. NULL: there is none. */
+static const dv__pattern *resolve_find_earlier_list_with(
+    const dv__contract *c, const dv__pattern *before, const dv__expr *per_tensor_name)
 {
     for (const dv__pattern *t = c->patterns; t < before; t++)
         for (uint32_t k = 0; k < t->dims.n; k++)
-            if (t->dims.items[k].e->role == e->role && !strcmp(t->dims.items[k].e->name, e->name))
+            if (t->dims.items[k].e->role == per_tensor_name->role && !strcmp(t->dims.items[k].e->name, per_tensor_name->name))
                 return t;
     return NULL;
 }
 
-/* n{i}, *s{i}: the first list that has the name binds it, for each tensor; lists of the same index may have it too. */
-static int create_element(dv__contract *c, const dv__pattern *t, dv__item *item)
+/* Resolves n{i} or *s{i} in a list's pattern: the first list with the name creates the variable; later lists with the same
+ * index may use it. Returns a status. */
+static int resolve_create_per_tensor_var(dv__contract *c, const dv__pattern *list, dv__dim_item *item)
 {
     dv__expr *e = item->e;
-    const bool run = e->role == DV__ROLE_ELEMENT_RUN;
-    const char *star = run ? "*" : "";
-    if (t->kind != DV__PATTERN_LIST)
-        return wrong(c, e, "%s%s{i} is for lists of tensors, and '%s' is not one", star, e->name, t->name);
-    const dv__pattern *other = list_with(c, t, e);
-    int ref = run ? dv__find_run(c, e->name) : dv__find_dim(c, e->name), status = DV_OK;
-    const char *index = ref < 0 ? NULL : run ? c->runs[ref].index : c->dims[ref].index;
-    assert(!other || index); /* that list's names were created before */
+    const bool is_variadic = e->role == DV__ROLE_PER_TENSOR_VARIADIC;
+    const char *star = is_variadic ? "*" : "";
+    if (list->kind != DV__PATTERN_LIST)
+        return resolve_fail(c, e, "%s%s{i} is for lists of tensors, and '%s' is not one", star, e->name, list->name);
+    const dv__pattern *other = resolve_find_earlier_list_with(c, list, e);
+    int ref = is_variadic ? dv__contract_find_variadic_index(c, e->name) : dv__contract_find_dim_index(c, e->name),
+        status = DV_OK;
+    const char *index = ref < 0 ? NULL : is_variadic ? c->variadics[ref].index_name : c->dims[ref].index_name;
+    assert(!other || index); /* the earlier list has created the variable */
     if (ref >= 0 && !other)
-        return wrong(
-            c, e, "'%s%s' has a meaning already: %s%s{%s} needs a name of its own", star, e->name, star, e->name, t->index);
-    if (other && strcmp(index, t->index) != 0)
-        return wrong(c, e, "%s%s{%s} belongs to the lists with index %s: '%s' has index %s", star, e->name, index, index, t->name,
-            t->index);
-    if (other && (other->may_be_empty || t->may_be_empty))
-        return wrong(c, e, "'%s' may hold None: it cannot share %s%s{%s} with another list",
-            other->may_be_empty ? other->name : t->name, star, e->name, index);
-    if (ref < 0 && run)
-        status = add_run(c, e, t->index), ref = (int)c->nruns - 1;
+        return resolve_fail(c, e, "'%s%s' has a meaning already: %s%s{%s} needs a name of its own", star, e->name, star, e->name,
+            list->index_name);
+    if (other && strcmp(index, list->index_name) != 0)
+        return resolve_fail(c, e, "%s%s{%s} belongs to the lists with index %s: '%s' has index %s", star, e->name, index, index,
+            list->name, list->index_name);
+    if (other && (other->can_be_empty || list->can_be_empty))
+        return resolve_fail(c, e, "'%s' may hold None: it cannot share %s%s{%s} with another list",
+            other->can_be_empty ? other->name : list->name, star, e->name, index);
+    if (ref < 0 && is_variadic)
+        status = resolve_add_variadic_var(c, e, list->index_name), ref = (int)c->nvariadics - 1;
     else if (ref < 0)
-        status = add_dim(c, e, t->index, "a size of each tensor", &ref);
+        status = resolve_add_dim_var(c, e, list->index_name, "a size of each tensor", &ref);
     if (status)
         return status;
     e->ref = ref;
-    e->type = run ? DV__CTYPE_RUN : DV__CTYPE_INT;
+    e->type = is_variadic ? DV__TYPE_DIMS : DV__TYPE_INT;
     return DV_OK;
 }
 
-static int create_dtype_var(dv__contract *c, dv__expr *e)
+/* Makes a dtype variable of a name that is no dtype, no variable yet and no ScalarType argument. Returns a status. */
+static int resolve_create_dtype_var(dv__contract *c, dv__expr *e)
 {
     uint32_t key;
-    const int slot = dv__schema_arg(c->schema, e->name);
-    if (dv__dtype_lookup(e->name, &key) || dv__find_dtype_var(c, e->name) >= 0)
+    const int slot = dv__schema_find_argument_index(c->schema, e->name);
+    if (dv__try_find_dtype_key(e->name, &key) || dv__contract_find_dtype_var_index(c, e->name) >= 0)
         return DV_OK;
-    if (slot >= 0 && dv__type_of_argument(c->schema->args[slot].type) == DV__CTYPE_DTYPE)
+    if (slot >= 0 && dv__type_get_contract_kind(c->schema->args[slot].type) == DV__TYPE_DTYPE)
         return DV_OK;
-    const int status = check_free(c, e, "a dtype variable");
+    const int status = resolve_check_name_is_new(c, e, "a dtype variable");
     if (status)
         return status;
     char hint[160];
-    if (dv__looks_like_dtype(e->name))
-        return wrong(c, e, "expected a dtype such as f32, found '%s'%s (a variable of that name needs '%s in ...')", e->name,
-            dv__dtype_hint(e->name, hint, sizeof hint), e->name);
+    if (dv__name_looks_like_dtype(e->name))
+        return resolve_fail(c, e, "expected a dtype such as f32, found '%s'%s (a variable of that name needs '%s in ...')",
+            e->name, dv__dtype_print_hint(e->name, hint, sizeof hint), e->name);
     if (c->ndtypes == DV__MAX_DTYPE_VARS)
-        return dv__fail_at(DV_ELIMIT, c->text, e->at, "more than %d dtype variables", DV__MAX_DTYPE_VARS);
+        return dv__fail_at_column(DV_ELIMIT, c->text, e->at, "more than %d dtype variables", DV__MAX_DTYPE_VARS);
     c->dtypes[c->ndtypes++] = (dv__dtype_var){ e->name, e->at, NULL, 0 };
     return DV_OK;
 }
 
 /* ---- Patterns ------------------------------------------------------------------------------------------------------------ */
 
-static int add_aside(dv__contract *c, int pattern, int item, const char *at, int8_t *bit)
+/* Adds an item that may be deferred, *bit receives its bit. pattern_index -1: item_index is that of a definition. Returns a
+ * status. */
+static int resolve_add_deferred_item(
+    dv__contract *c, int pattern_index, int item_index, const char *position_in_text, int8_t *bit)
 {
-    if (c->nasides == DV__MAX_ASIDES)
-        return dv__fail_at(DV_ELIMIT, c->text, at, "more than %d computed dims", DV__MAX_ASIDES);
-    c->asides[c->nasides] = (dv__aside){ (int16_t)pattern, (int16_t)item };
-    *bit = (int8_t)c->nasides++;
+    if (c->ndeferred == DV__MAX_DEFERRED)
+        return dv__fail_at_column(DV_ELIMIT, c->text, position_in_text, "more than %d computed dims", DV__MAX_DEFERRED);
+    c->deferred[c->ndeferred] = (dv__deferred_item){ (int16_t)pattern_index, (int16_t)item_index };
+    *bit = (int8_t)c->ndeferred++;
     return DV_OK;
 }
 
-/* pattern: its index for inputs, -1 for outputs. */
-static int resolve_item(dv__contract *c, dv__item *item, int pattern, int index, const dv__pattern *list)
+/* Resolves one item of dims and finds its kind. pattern_index: the argument pattern's index; -1 for results. Returns a
+ * status. */
+static int resolve_dim_item(
+    dv__contract *c, dv__dim_item *item, int pattern_index, int item_index, const dv__pattern *returned_list)
 {
     dv__expr *e = item->e;
-    const bool each = e->index && pattern >= 0; /* create_element() has resolved it */
+    const bool each = e->index_name &&
+        pattern_index >= 0; /* resolve_create_per_tensor_var() has resolved n{i} and *s{i} already */
     if (!each) {
-        const int status = dv__resolve(c, e, list);
+        const int status = dv__resolve_expr(c, e, returned_list);
         if (status)
             return status;
-        if (e->type != DV__CTYPE_INT && e->type != DV__CTYPE_RUN)
-            return wrong(c, e,
-                e->type == DV__CTYPE_INTS ? "expected a dim, found %s: a run of its elements is written *%s"
-                                          : "expected a dim, found %s",
-                dv__ctype_text(e->type), e->name ? e->name : "");
+        if (e->type != DV__TYPE_INT && e->type != DV__TYPE_DIMS)
+            return resolve_fail(c, e,
+                e->type == DV__TYPE_INTS ? "expected a dim, found %s: a run of its elements is written *%s"
+                                         : "expected a dim, found %s",
+                dv__type_rows[e->type].text, e->name ? e->name : "");
     }
-    item->text = dv__contract_text_of(c, e);
-    item->needs = dv__contract_needs(c, e);
+    item->text = dv__contract_copy_expr_text(c, e);
+    item->vars = dv__expr_collect_vars(c, e);
     if (!item->text)
         return DV_ENOMEM;
     item->ref = (int16_t)e->ref;
-    item->kind = e->role == DV__ROLE_ELEMENT ? DV__ITEM_ELEMENT
-        : e->role == DV__ROLE_ELEMENT_RUN    ? DV__ITEM_ELEMENT_RUN
-        : e->role == DV__ROLE_DIM            ? DV__ITEM_VAR
-        : e->kind == DV__EXPR_INT            ? DV__ITEM_INT
-        : e->role == DV__ROLE_RUN            ? DV__ITEM_RUN
-        : e->type == DV__CTYPE_RUN           ? DV__ITEM_RUNS
-                                             : DV__ITEM_EXPR;
+    item->kind = e->role == DV__ROLE_PER_TENSOR_DIM ? DV__DIM_PER_TENSOR
+        : e->role == DV__ROLE_PER_TENSOR_VARIADIC   ? DV__DIM_PER_TENSOR_VARIADIC
+        : e->role == DV__ROLE_DIM                   ? DV__DIM_VAR
+        : e->kind == DV__EXPR_INT                   ? DV__DIM_LITERAL
+        : e->role == DV__ROLE_VARIADIC              ? DV__DIM_VARIADIC
+        : e->type == DV__TYPE_DIMS                  ? DV__DIM_COMPUTED_VARIADIC
+                                                    : DV__DIM_COMPUTED;
     item->value = e->i;
     if (e->kind == DV__EXPR_NEG && e->args[0]->kind == DV__EXPR_INT && e->args[0]->i)
-        return wrong(c, e, "expected a size, found the negative %s", item->text);
-    if (item->kind == DV__ITEM_EXPR && pattern >= 0 && item->needs.dims)
-        return add_aside(c, pattern, index, e->at, &item->aside);
+        return resolve_fail(c, e, "expected a size, found the negative %s", item->text);
+    if (item->kind == DV__DIM_COMPUTED && pattern_index >= 0 && item->vars.dims)
+        return resolve_add_deferred_item(c, pattern_index, item_index, e->at, &item->deferred_bit);
     return DV_OK;
 }
 
-static int resolve_dims(dv__contract *c, dv__dims *dims, int pattern, const dv__pattern *list)
+/* Resolves all items of dims. pattern_index: the argument pattern's index; -1 for results. Returns a status. */
+static int resolve_dims(dv__contract *c, dv__dims *dims, int pattern_index, const dv__pattern *returned_list)
 {
     for (uint32_t i = 0; i < dims->n; i++) {
-        const int status = resolve_item(c, &dims->items[i], pattern, (int)i, list);
+        const int status = resolve_dim_item(c, &dims->items[i], pattern_index, (int)i, returned_list);
         if (status)
             return status;
-        dims->singles += dims->items[i].e->type == DV__CTYPE_INT;
+        dims->nsingle_dims += dims->items[i].e->type == DV__TYPE_INT;
     }
     return DV_OK;
 }
 
-static int resolve_dtype(dv__contract *c, dv__dtype_spec *spec, const dv__pattern *list)
+/* Resolves the dtype of a pattern and finds its kind. Returns a status. */
+static int resolve_dtype(dv__contract *c, dv__dtype_spec *spec, const dv__pattern *returned_list)
 {
     for (uint32_t i = 0; i < spec->n; i++) {
         dv__expr *e = spec->alternatives[i];
-        const int status = dv__resolve_as(c, e, DV__CTYPE_DTYPE, list);
+        const int status = dv__resolve_expr_as(c, e, DV__TYPE_DTYPE, returned_list);
         if (status)
             return status;
         if (spec->n > 1 && e->role != DV__ROLE_DTYPE)
-            return wrong(c, e, "expected dtypes around '|', found '%s'", e->name ? e->name : "an expression");
+            return resolve_fail(c, e, "expected dtypes around '|', found '%s'", e->name ? e->name : "an expression");
         if (spec->n == 1 && e->role == DV__ROLE_DTYPE)
-            spec->kind = DV__DTYPE_ONE, spec->one = (uint32_t)e->i;
+            spec->kind = DV__DTYPE_SPEC_LITERAL, spec->key = (uint32_t)e->i;
         else if (spec->n == 1 && e->role == DV__ROLE_DTYPE_VAR)
-            spec->kind = DV__DTYPE_VAR, spec->ref = (int16_t)e->ref;
+            spec->kind = DV__DTYPE_SPEC_VAR, spec->ref = (int16_t)e->ref;
     }
     return DV_OK;
 }
 
-/* Variables first, in all inputs, so that an earlier pattern may use a later one's. */
-static int create_variables(dv__contract *c)
+/* Makes the variables of all arguments' patterns before any item is resolved, so that an earlier pattern may use a later one's
+ * variables. */
+static int resolve_create_variables(dv__contract *c)
 {
     int status = DV_OK;
     for (uint32_t i = 0; i < c->npatterns; i++) {
         dv__pattern *t = &c->patterns[i];
         for (uint32_t k = 0; k < t->dims.n && !status; k++) {
-            dv__item *item = &t->dims.items[k];
-            status = item->e->role ? create_element(c, t, item) : create_in(c, item->e);
+            dv__dim_item *item = &t->dims.items[k];
+            status = item->e->role ? resolve_create_per_tensor_var(c, t, item) : resolve_create_vars_of_dim(c, item->e);
         }
         for (uint32_t k = 0; k < t->dtype.n && !status; k++)
             if (t->dtype.alternatives[k]->kind == DV__EXPR_NAME)
-                status = create_dtype_var(c, t->dtype.alternatives[k]);
+                status = resolve_create_dtype_var(c, t->dtype.alternatives[k]);
         if (status)
             return status;
     }
     for (uint32_t i = 0; i < c->ndefinitions; i++) {
         dv__definition *d = &c->definitions[i];
         const dv__expr name = { .kind = DV__EXPR_NAME, .name = d->name, .at = d->at };
-        int dim = dv__find_dim(c, d->name);
+        int dim = dv__contract_find_dim_index(c, d->name);
         if (dim < 0)
-            status = add_dim(c, &name, NULL, "a definition", &dim);
+            status = resolve_add_dim_var(c, &name, NULL, "a definition", &dim);
         if (status)
             return status;
-        d->var = (int16_t)dim;
+        d->var_index = (int16_t)dim;
         c->dims[dim].defined = true;
         for (uint32_t k = 0; k < i; k++)
-            if (c->definitions[k].var == dim && dv__when_meet(c->definitions[k].when, d->when))
-                return dv__fail_at(DV_ECONTRACT, c->text, d->at, "'%s' is given twice; write == for a condition on it", d->name);
+            if (c->definitions[k].var_index == dim && dv__case_refs_can_both_hold(c->definitions[k].when, d->when))
+                return dv__fail_at_column(
+                    DV_ECONTRACT, c->text, d->at, "'%s' is given twice; write == for a condition on it", d->name);
     }
     for (uint32_t i = 0; i < c->nunbacked; i++) {
         const dv__expr name = { .kind = DV__EXPR_NAME, .name = c->unbacked[i].name, .at = c->unbacked[i].at };
         int dim;
-        status = add_dim(c, &name, NULL, "an unbacked size", &dim);
+        status = resolve_add_dim_var(c, &name, NULL, "an unbacked size", &dim);
         if (status)
             return status;
-        c->unbacked[i].var = (int16_t)dim;
-        c->dims[dim].unbacked = true;
+        c->unbacked[i].var_index = (int16_t)dim;
+        c->dims[dim].is_unbacked = true;
     }
     return DV_OK;
 }
 
-static int resolve_inputs(dv__contract *c)
+/* Resolves the dims and dtypes of all arguments' patterns, and the definitions. Returns a status. */
+static int resolve_argument_patterns(dv__contract *c)
 {
     for (uint32_t i = 0; i < c->npatterns; i++) {
         dv__pattern *t = &c->patterns[i];
@@ -249,26 +269,28 @@ static int resolve_inputs(dv__contract *c)
             status = resolve_dtype(c, &t->dtype, NULL);
         if (status)
             return status;
-        if (t->kind == DV__PATTERN_INTS && !t->dims.any && (t->dims.n != 1 || t->dims.singles != 1))
-            return dv__fail_at(
+        if (t->kind == DV__PATTERN_LIST_LENGTH && !t->dims.is_any_shape && (t->dims.n != 1 || t->dims.nsingle_dims != 1))
+            return dv__fail_at_column(
                 DV_ECONTRACT, c->text, t->at, "'%s' is not a list of tensors: its pattern has one dim, its length", t->name);
     }
     for (uint32_t i = 0; i < c->ndefinitions; i++) {
         dv__definition *d = &c->definitions[i];
-        int status = dv__contract_resolve_expr(c, c->text, d->e, DV__CTYPE_INT, "a definition");
+        int status = dv__resolve_expr_in_text_as(c, c->text, d->e, DV__TYPE_INT, "a definition");
         if (!status)
-            status = add_aside(c, -1, (int)i, d->at, &d->aside);
+            status = resolve_add_deferred_item(c, -1, (int)i, d->at, &d->deferred_bit);
         if (status)
             return status;
-        d->needs = dv__contract_needs(c, d->e);
+        d->vars = dv__expr_collect_vars(c, d->e);
     }
     return DV_OK;
 }
 
-/* ---- Outputs ------------------------------------------------------------------------------------------------------------- */
+/* ---- Results ------------------------------------------------------------------------------------------------------------- */
 
-/* Make a call of a function on an argument, for parts that like(x) and view(x) leave out. */
-static dv__expr *call_on(dv__contract *c, enum dv__function fn, int slot, const dv__pattern *t)
+/* Returns a new expression function(argument), for the dims or dtype that like(x) and view(x) leave out. NULL: memory is
+ * out. */
+static dv__expr *resolve_new_call_on_argument(
+    dv__contract *c, enum dv__contract_function function, int slot, const dv__pattern *result)
 {
     dv__expr *call = DV__ARENA_NEW(&c->arena, dv__expr), *arg = DV__ARENA_NEW(&c->arena, dv__expr);
     dv__expr **args = DV__ARENA_ARRAY(&c->arena, dv__expr *, 1);
@@ -276,100 +298,115 @@ static dv__expr *call_on(dv__contract *c, enum dv__function fn, int slot, const 
         return NULL;
     arg->kind = DV__EXPR_NAME;
     arg->name = c->schema->args[slot].name;
-    arg->at = call->at = t->at;
-    if (dv__type_of_argument(c->schema->args[slot].type) == DV__CTYPE_TENSORS)
-        arg->index = t->index;
+    arg->at = call->at = result->at;
+    if (dv__type_get_contract_kind(c->schema->args[slot].type) == DV__TYPE_TENSORS)
+        arg->index_name = result->index_name;
     call->kind = DV__EXPR_CALL;
-    call->name = dv__function_name(fn);
+    call->name = dv__contract_get_function_name(function);
     call->args = args;
     call->n = call->depth = 1;
     args[0] = arg;
     return call;
 }
 
-static int complete_output(dv__contract *c, dv__pattern *t)
+/* Adds the dims and the dtype of the source to a result that is like() or a view() and leaves them out. Returns a status. */
+static int resolve_add_left_out_dims_and_dtype(dv__contract *c, dv__pattern *result)
 {
-    const int source = t->view_of >= 0 ? t->view_of : t->like;
-    if (t->presence == DV__ABSENT || t->is_argument >= 0 || source < 0)
+    const int source = result->viewed_slot >= 0 ? result->viewed_slot : result->like_slot;
+    if (result->presence == DV__PRESENCE_ABSENT || result->aliased_slot >= 0 || source < 0)
         return DV_OK;
-    if (!t->dims.given && !t->transform) {
-        int status = dv__contract_grow(c, &t->dims.items, 0, sizeof *t->dims.items);
+    if (!result->dims.is_written && !result->view_transform) {
+        int status = dv__contract_reserve_next(c, &result->dims.items, 0, sizeof *result->dims.items);
         if (status)
             return status;
-        memset(t->dims.items, 0, sizeof *t->dims.items);
-        t->dims.items[0].aside = -1;
-        t->dims.items[0].e = call_on(c, DV__FN_SHAPE, source, t);
-        t->dims.n = 1;
-        if (!t->dims.items[0].e)
+        memset(result->dims.items, 0, sizeof *result->dims.items);
+        result->dims.items[0].deferred_bit = -1;
+        result->dims.items[0].e = resolve_new_call_on_argument(c, DV__FN_SHAPE, source, result);
+        result->dims.n = 1;
+        if (!result->dims.items[0].e)
             return DV_ENOMEM;
     }
-    if (!t->dtype.n) {
-        const int status = dv__contract_grow(c, &t->dtype.alternatives, 0, sizeof *t->dtype.alternatives);
+    if (!result->dtype.n) {
+        const int status = dv__contract_reserve_next(c, &result->dtype.alternatives, 0, sizeof *result->dtype.alternatives);
         if (status)
             return status;
-        t->dtype.alternatives[0] = call_on(c, DV__FN_DTYPE, source, t);
-        t->dtype.kind = DV__DTYPE_EXPR;
-        t->dtype.n = 1;
-        if (!t->dtype.alternatives[0])
+        result->dtype.alternatives[0] = resolve_new_call_on_argument(c, DV__FN_DTYPE, source, result);
+        result->dtype.kind = DV__DTYPE_SPEC_EXPR;
+        result->dtype.n = 1;
+        if (!result->dtype.alternatives[0])
             return DV_ENOMEM;
     }
     return DV_OK;
 }
 
-/* swap(d0, d1), permute(dims), narrow(dim, start, length), select(dim, index) */
-static int resolve_transform(dv__contract *c, dv__expr *e, const dv__pattern *list)
+/* Resolves the transform of a view: swap(d0, d1), permute(dims), narrow(dim, start, length) or select(dim, index). Returns a
+ * status. */
+static int resolve_view_transform(dv__contract *c, dv__expr *transform, const dv__pattern *returned_list)
 {
     static const struct {
         const char *name;
         uint32_t n;
-    } transforms[] = { { "swap", 2 }, { "permute", 1 }, { "narrow", 3 }, { "select", 2 } };
-    for (int i = 0; i < 4; i++) {
-        if (e->kind != DV__EXPR_CALL || strcmp(e->name, transforms[i].name) != 0)
+    } transforms[] = {
+#define TRANSFORM_ROW(id, name, operands) { name, operands },
+        DV__VIEW_TRANSFORMS(TRANSFORM_ROW)
+#undef TRANSFORM_ROW
+    };
+    for (int i = 0; i < DV__VIEW_COUNT; i++) {
+        if (transform->kind != DV__EXPR_CALL || strcmp(transform->name, transforms[i].name) != 0)
             continue;
-        if (e->n != transforms[i].n)
-            return wrong(c, e, "expected %u operands of %s() in a view, found %u", transforms[i].n, e->name, e->n);
-        e->ref = i;
-        for (uint32_t k = 0; k < e->n; k++) {
-            const int status = dv__resolve_as(c, e->args[k], i == 1 ? DV__CTYPE_INTS : DV__CTYPE_INT, list);
+        if (transform->n != transforms[i].n)
+            return resolve_fail(
+                c, transform, "expected %u operands of %s() in a view, found %u", transforms[i].n, transform->name, transform->n);
+        transform->ref = i;
+        for (uint32_t k = 0; k < transform->n; k++) {
+            const int status = dv__resolve_expr_as(
+                c, transform->args[k], i == DV__VIEW_PERMUTE ? DV__TYPE_INTS : DV__TYPE_INT, returned_list);
             if (status)
                 return status;
         }
         return DV_OK;
     }
-    return wrong(c, e, "expected swap(d0, d1), permute(dims), narrow(dim, start, length) or select(dim, index) in view()");
+    return resolve_fail(
+        c, transform, "expected swap(d0, d1), permute(dims), narrow(dim, start, length) or select(dim, index) in view()");
 }
 
-/* How many tensors a returned list has. Its index is a name of its own, or that of lists of arguments, which say how many. */
-static int resolve_count(dv__contract *c, dv__pattern *t)
+/* Resolves the length of a returned list. Its index is a new name with a count, or the index of argument lists, which give the
+ * length. Returns a status. */
+static int resolve_returned_list_length(dv__contract *c, dv__pattern *returned_list)
 {
-    bool lists = false;
-    if (!t->index)
+    bool has_argument_lists = false;
+    if (!returned_list->index_name)
         return DV_OK;
-    const dv__expr index = { .kind = DV__EXPR_NAME, .name = t->index, .at = t->at };
-    const int status = check_free(c, &index, "the index of a list");
+    const dv__expr index = { .kind = DV__EXPR_NAME, .name = returned_list->index_name, .at = returned_list->at };
+    const int status = resolve_check_name_is_new(c, &index, "the index of a list");
     if (status)
         return status;
     for (uint32_t i = 0; i < c->npatterns; i++) {
         const dv__pattern *list = &c->patterns[i];
-        const bool source = list->slot == t->like || list->slot == t->view_of;
-        lists |= list->kind == DV__PATTERN_LIST && list->index && (!list->dims.any || source) && !strcmp(list->index, t->index);
+        const bool source = list->slot == returned_list->like_slot || list->slot == returned_list->viewed_slot;
+        has_argument_lists |= list->kind == DV__PATTERN_LIST && list->index_name && (!list->dims.is_any_shape || source) &&
+            !strcmp(list->index_name, returned_list->index_name);
     }
-    if (t->count && lists)
-        return dv__fail_at(DV_ECONTRACT, c->text, t->count->at,
-            "%s is the index of an input list and already counts its tensors: a count needs another index", t->index);
-    if (!t->count && !lists)
-        return dv__fail_at(DV_ECONTRACT, c->text, t->at,
-            "no list of the inputs has the index %s: expected {%s < count}, how many tensors are returned", t->index, t->index);
-    if (!t->count)
+    if (returned_list->list_count && has_argument_lists)
+        return dv__fail_at_column(DV_ECONTRACT, c->text, returned_list->list_count->at,
+            "%s is the index of an input list and already counts its tensors: a count needs another index",
+            returned_list->index_name);
+    if (!returned_list->list_count && !has_argument_lists)
+        return dv__fail_at_column(DV_ECONTRACT, c->text, returned_list->at,
+            "no list of the inputs has the index %s: expected {%s < count}, how many tensors are returned",
+            returned_list->index_name, returned_list->index_name);
+    if (!returned_list->list_count)
         return DV_OK;
-    t->count_needs = (dv__needs){ 0, 0, 0 };
-    const int wrong_type = dv__contract_resolve_expr(c, c->text, t->count, DV__CTYPE_INT, "a number of tensors");
+    returned_list->list_count_vars = (dv__var_set){ 0, 0, 0 };
+    const int wrong_type = dv__resolve_expr_in_text_as(
+        c, c->text, returned_list->list_count, DV__TYPE_INT, "a number of tensors");
     if (!wrong_type)
-        t->count_needs = dv__contract_needs(c, t->count);
+        returned_list->list_count_vars = dv__expr_collect_vars(c, returned_list->list_count);
     return wrong_type;
 }
 
-static bool has_set(const char *const *sets, size_t n, const char *name)
+/* True if a list of alias sets has the set with this name, or the wildcard. */
+static bool alias_sets_contain(const char *const *sets, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)
         if (!strcmp(sets[i], name) || !strcmp(sets[i], "*"))
@@ -377,19 +414,20 @@ static bool has_set(const char *const *sets, size_t n, const char *name)
     return false;
 }
 
-/* Does the schema declare that the return may share the argument's memory? Hosts believe the schema. */
-static bool is_alias(const dv__argument *ret, const dv__argument *arg)
+/* True if the schema declares that a return may share an argument's memory. Hosts rely on the schema. */
+static bool return_is_alias_of(const dv__argument *ret, const dv__argument *arg)
 {
     for (const dv__alias *r = ret->alias; r; r = r->element)
         for (const dv__alias *a = arg->alias; a; a = a->element)
             for (size_t i = 0; i < r->nbefore; i++)
-                if (has_set(a->before, a->nbefore, r->before[i]) || has_set(a->after, a->nafter, r->before[i]))
+                if (alias_sets_contain(a->before, a->nbefore, r->before[i]) ||
+                    alias_sets_contain(a->after, a->nafter, r->before[i]))
                     return true;
     return false;
 }
 
-/* Does it share the memory of an argument that it does not write? */
-static bool is_declared_view(const dv__argument *ret)
+/* True if a return shares the memory of an argument without being written, and so is a view. */
+static bool return_is_view(const dv__argument *ret)
 {
     for (const dv__alias *r = ret->alias; r; r = r->element)
         if (r->nbefore && !r->write)
@@ -397,55 +435,57 @@ static bool is_declared_view(const dv__argument *ret)
     return false;
 }
 
-static int resolve_output(dv__contract *c, dv__pattern *t)
+/* Resolves and checks the pattern of a result. Returns a status. */
+static int resolve_result(dv__contract *c, dv__pattern *result)
 {
-    const dv__pattern *list = t->index ? t : NULL;
-    int status = complete_output(c, t);
+    const dv__pattern *returned_list = result->index_name ? result : NULL;
+    int status = resolve_add_left_out_dims_and_dtype(c, result);
     if (!status)
-        status = resolve_count(c, t);
+        status = resolve_returned_list_length(c, result);
     if (!status)
-        status = resolve_dims(c, &t->dims, -1, list);
+        status = resolve_dims(c, &result->dims, -1, returned_list);
     if (!status)
-        status = resolve_dims(c, &t->strides, -1, list);
+        status = resolve_dims(c, &result->strides, -1, returned_list);
     if (!status)
-        status = resolve_dtype(c, &t->dtype, list);
-    if (!status && t->transform)
-        status = resolve_transform(c, t->transform, list);
-    if (!status && t->offset)
-        status = dv__resolve_as(c, t->offset, DV__CTYPE_INT, list);
+        status = resolve_dtype(c, &result->dtype, returned_list);
+    if (!status && result->view_transform)
+        status = resolve_view_transform(c, result->view_transform, returned_list);
+    if (!status && result->offset)
+        status = dv__resolve_expr_as(c, result->offset, DV__TYPE_INT, returned_list);
     if (status)
         return status;
-    const bool said = t->dims.any || t->presence == DV__ABSENT || t->is_argument >= 0;
-    if (!said && t->dtype.kind == DV__DTYPE_ANY)
-        return dv__fail_at(DV_ECONTRACT, c->text, t->at, "an output needs a dtype: expected ':' and a dtype after '%s'", t->text);
-    if (t->dtype.kind == DV__DTYPE_SET)
-        return dv__fail_at(DV_ECONTRACT, c->text, t->at, "an output has one dtype, found '%s'", t->text);
-    for (uint32_t i = 0; i < t->dims.n; i++)
+    const bool is_undescribed = result->dims.is_any_shape || result->presence == DV__PRESENCE_ABSENT || result->aliased_slot >= 0;
+    if (!is_undescribed && result->dtype.kind == DV__DTYPE_SPEC_ANY)
+        return dv__fail_at_column(
+            DV_ECONTRACT, c->text, result->at, "a result needs a dtype: expected ':' and a dtype after '%s'", result->text);
+    if (result->dtype.kind == DV__DTYPE_SPEC_SET)
+        return dv__fail_at_column(DV_ECONTRACT, c->text, result->at, "a result has one dtype, found '%s'", result->text);
+    for (uint32_t i = 0; i < result->dims.n; i++)
         for (uint32_t u = 0; u < c->nunbacked; u++)
-            t->unbacked |= (t->dims.items[i].needs.dims >> c->unbacked[u].var & 1) != 0;
-    for (uint32_t u = 0; u < c->nunbacked && t->kind == DV__PATTERN_LIST; u++)
-        if (t->unbacked || t->count_needs.dims >> c->unbacked[u].var & 1)
-            return dv__fail_at(DV_ECONTRACT, c->text, t->at,
+            result->is_unbacked |= (result->dims.items[i].vars.dims >> c->unbacked[u].var_index & 1) != 0;
+    for (uint32_t u = 0; u < c->nunbacked && result->kind == DV__PATTERN_LIST; u++)
+        if (result->is_unbacked || result->list_count_vars.dims >> c->unbacked[u].var_index & 1)
+            return dv__fail_at_column(DV_ECONTRACT, c->text, result->at,
                 "'%s' is unbacked: the sizes and the number of a list's tensors are known before the "
                 "kernel runs",
                 c->unbacked[u].name);
-    if (t->has_strides && (t->strides.singles != t->strides.n || !t->dims.given))
-        return dv__fail_at(DV_ECONTRACT, c->text, t->at, "strides[...] need dims, and have one stride for each");
+    if (result->has_strides && (result->strides.nsingle_dims != result->strides.n || !result->dims.is_written))
+        return dv__fail_at_column(DV_ECONTRACT, c->text, result->at, "strides[...] need dims, and have one stride for each");
     const dv__schema *schema = c->schema;
-    const dv__argument *ret = &schema->returns[(size_t)t->slot - schema->nargs];
-    if (t->view_of < 0 && t->presence != DV__ABSENT && is_declared_view(ret))
-        return dv__fail_at(DV_ECONTRACT, c->text, t->at,
+    const dv__argument *ret = &schema->returns[(size_t)result->slot - schema->nargs];
+    if (result->viewed_slot < 0 && result->presence != DV__PRESENCE_ABSENT && return_is_view(ret))
+        return dv__fail_at_column(DV_ECONTRACT, c->text, result->at,
             "the schema declares what is returned as a view of an argument: expected view(...) in each case, found '%s'",
-            t->text);
-    if (t->view_of >= 0 && !is_alias(ret, &schema->args[t->view_of]))
-        return dv__fail_at(DV_ECONTRACT, c->text, t->at,
+            result->text);
+    if (result->viewed_slot >= 0 && !return_is_alias_of(ret, &schema->args[result->viewed_slot]))
+        return dv__fail_at_column(DV_ECONTRACT, c->text, result->at,
             "the schema does not declare this view: expected Tensor(a) as the types of '%s' and of what is returned",
-            schema->args[t->view_of].name);
+            schema->args[result->viewed_slot].name);
     return DV_OK;
 }
 
-/* The argument that a return Tensor(a!) is, or -1. */
-static int aliased_argument(const dv__schema *s, const dv__argument *ret)
+/* Returns the index of the argument that a return Tensor(a!) is; -1: the return is no argument. */
+static int return_find_aliased_argument_index(const dv__schema *s, const dv__argument *ret)
 {
     if (!ret->alias || !ret->alias->write || !ret->alias->nbefore || ret->type->kind != DV__TYPE_TENSOR)
         return -1;
@@ -458,203 +498,220 @@ static int aliased_argument(const dv__schema *s, const dv__argument *ret)
     return -1;
 }
 
-/* Returns that are arguments need no pattern: they get one here. */
-static int add_aliased_outputs(dv__contract *c)
+/* Sets aliased_slot of the patterns of returns that are arguments, Tensor(a!), and adds a pattern to such a return that has
+ * none. Returns a status. */
+static int resolve_add_patterns_of_aliases(dv__contract *c)
 {
     const dv__schema *s = c->schema;
     for (size_t i = 0; i < s->nreturns; i++) {
-        const int argument = aliased_argument(s, &s->returns[i]);
+        const int argument = return_find_aliased_argument_index(s, &s->returns[i]);
         bool found = false;
-        for (uint32_t k = 0; k < c->noutputs; k++)
-            if (c->outputs[k].slot == (int32_t)(s->nargs + i)) {
-                c->outputs[k].is_argument = argument;
+        for (uint32_t k = 0; k < c->nresult_patterns; k++)
+            if (c->result_patterns[k].slot == (int32_t)(s->nargs + i)) {
+                c->result_patterns[k].aliased_slot = argument;
                 found = true;
             }
         if (argument < 0 || found)
             continue;
-        const int status = dv__contract_grow(c, &c->outputs, c->noutputs, sizeof *c->outputs);
+        const int status = dv__contract_reserve_next(c, &c->result_patterns, c->nresult_patterns, sizeof *c->result_patterns);
         if (status)
             return status;
-        dv__pattern *t = &c->outputs[c->noutputs++];
+        dv__pattern *t = &c->result_patterns[c->nresult_patterns++];
         memset(t, 0, sizeof *t);
         t->when.group = -1;
         t->slot = (int32_t)(s->nargs + i);
         t->name = s->returns[i].name;
         t->at = c->text;
         t->text = s->args[argument].name;
-        t->like = t->view_of = -1;
-        t->is_argument = argument;
-        t->dims.any = true;
+        t->like_slot = t->viewed_slot = -1;
+        t->aliased_slot = argument;
+        t->dims.is_any_shape = true;
     }
     return DV_OK;
 }
 
 /* ---- Facts --------------------------------------------------------------------------------------------------------------- */
 
-static int find_values(const dv__contract *c, const dv__expr *e, int32_t *slot)
+/* Sets *slot, which is -1 or the tensor found before, to the tensor whose elements a condition tests, as in ids.values or
+ * sorted(ids). Fails if the condition tests several tensors. */
+static int constraint_set_values_slot(const dv__contract *c, const dv__expr *e, int32_t *slot)
 {
     if (e->kind == DV__EXPR_ATTR || (e->kind == DV__EXPR_CALL && e->ref == DV__FN_SORTED)) {
         if (*slot >= 0 && *slot != e->args[0]->ref)
-            return wrong(c, e, "a constraint can test the values of one tensor only");
+            return resolve_fail(c, e, "a constraint can test the values of one tensor only");
         *slot = e->args[0]->ref;
     }
     int status = DV_OK;
     for (uint32_t i = 0; i < e->n && !status; i++)
-        status = find_values(c, e->args[i], slot);
+        status = constraint_set_values_slot(c, e->args[i], slot);
     return status;
 }
 
-/* rank(*a) == e, either way round */
-static void note_run_rank(dv__contract *c, const dv__constraint *k)
+/* Stores e of a fact rank(*a) == e, or e == rank(*a), as the rank of *a. Other constraints are ignored. */
+static void resolve_set_variadic_rank(dv__contract *c, const dv__constraint *constraint)
 {
-    if (k->e->kind != DV__EXPR_EQ || k->when.group >= 0)
+    if (constraint->e->kind != DV__EXPR_EQ || constraint->when.group >= 0)
         return;
     for (int side = 0; side < 2; side++) {
-        const dv__expr *rank = k->e->args[side];
-        if (rank->kind != DV__EXPR_CALL || rank->ref != DV__FN_RANK || rank->args[0]->role != DV__ROLE_RUN)
+        const dv__expr *rank = constraint->e->args[side];
+        if (rank->kind != DV__EXPR_CALL || rank->ref != DV__FN_RANK || rank->args[0]->role != DV__ROLE_VARIADIC)
             continue;
-        dv__run_rank *r = &c->run_ranks[rank->args[0]->ref];
-        dv__expr *other = k->e->args[1 - side];
-        const dv__needs needs = dv__contract_needs(c, other);
-        if (r->e || needs.runs >> rank->args[0]->ref & 1)
+        dv__variadic_rank *r = &c->variadic_ranks[rank->args[0]->ref];
+        dv__expr *other = constraint->e->args[1 - side];
+        const dv__var_set vars = dv__expr_collect_vars(c, other);
+        if (r->e || vars.variadics >> rank->args[0]->ref & 1)
             continue;
         r->e = other;
-        r->text = k->text;
-        r->needs = needs;
+        r->text = constraint->text;
+        r->vars = vars;
         return;
     }
 }
 
+/* Resolves all conditions among the facts. Returns a status. */
 static int resolve_constraints(dv__contract *c)
 {
     for (uint32_t i = 0; i < c->nconstraints; i++) {
         dv__constraint *k = &c->constraints[i];
         int status = dv__resolve_constraint(c, k->e);
         if (!status)
-            status = find_values(c, k->e, &k->values);
+            status = constraint_set_values_slot(c, k->e, &k->values_slot);
         if (status)
             return status;
-        k->needs = dv__contract_needs(c, k->e);
-        note_run_rank(c, k);
+        k->vars = dv__expr_collect_vars(c, k->e);
+        resolve_set_variadic_rank(c, k);
     }
     return DV_OK;
 }
 
-static int resolve_named(dv__contract *c, dv__named *list, uint32_t n)
+/* Resolves the names in parallel(...) or sum(...), and refuses repeated ones. Returns a status. */
+static int resolve_dim_facts(dv__contract *c, dv__dim_fact *facts, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        const int ref = list[i].run ? dv__find_run(c, list[i].name) : dv__find_dim(c, list[i].name);
+        const int ref = facts[i].is_variadic ? dv__contract_find_variadic_index(c, facts[i].name)
+                                             : dv__contract_find_dim_index(c, facts[i].name);
         if (ref < 0)
-            return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "expected a size or a run of an input, found '%s%s'",
-                list[i].run ? "*" : "", list[i].name);
-        if (list[i].run ? c->runs[ref].index : c->dims[ref].index)
-            return dv__fail_at(DV_ECONTRACT, c->text, list[i].at,
-                "'%s%s' differs from tensor to tensor: no fact holds for all of them", list[i].run ? "*" : "", list[i].name);
-        list[i].ref = (int16_t)ref;
+            return dv__fail_at_column(DV_ECONTRACT, c->text, facts[i].at, "expected a size or a run of an input, found '%s%s'",
+                facts[i].is_variadic ? "*" : "", facts[i].name);
+        if (facts[i].is_variadic ? c->variadics[ref].index_name : c->dims[ref].index_name)
+            return dv__fail_at_column(DV_ECONTRACT, c->text, facts[i].at,
+                "'%s%s' differs from tensor to tensor: no fact holds for all of them", facts[i].is_variadic ? "*" : "",
+                facts[i].name);
+        facts[i].ref = (int16_t)ref;
         for (uint32_t k = 0; k < i; k++)
-            if (list[k].run == list[i].run && list[k].ref == ref && dv__when_meet(list[k].when, list[i].when))
-                return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "'%s' is given twice%s", list[i].name,
-                    list[k].when.group == list[i].when.group
+            if (facts[k].is_variadic == facts[i].is_variadic && facts[k].ref == ref &&
+                dv__case_refs_can_both_hold(facts[k].when, facts[i].when))
+                return dv__fail_at_column(DV_ECONTRACT, c->text, facts[i].at, "'%s' is given twice%s", facts[i].name,
+                    facts[k].when.group == facts[i].when.group
                         ? ""
                         : ", and both may hold: a fact stands in cases of one group, or outside of all cases");
     }
     return DV_OK;
 }
 
-static int check_tolerance(const dv__contract *c, const dv__expr *e, const char *what)
+/* Fails unless the value of rtol, atol or rounded is a literal from 0 to below 1. e NULL: not given. */
+static int resolve_check_tolerance(const dv__contract *c, const dv__expr *e, const char *fact_name)
 {
-    const bool whole = e && e->kind == DV__EXPR_INT && e->i == 0;
-    if (!e || whole || (e->kind == DV__EXPR_FLOAT && e->f < 1))
+    const bool is_zero = e && e->kind == DV__EXPR_INT && e->i == 0;
+    if (!e || is_zero || (e->kind == DV__EXPR_FLOAT && e->f < 1))
         return DV_OK;
-    return wrong(c, e, "%s: expected a number from 0 to below 1, such as %s", what, strcmp(what, "rounded") ? "1e-3" : "0.5");
+    return resolve_fail(
+        c, e, "%s: expected a number from 0 to below 1, such as %s", fact_name, strcmp(fact_name, "rounded") ? "1e-3" : "0.5");
 }
 
-/* What no call could find right. */
-static int check_constants(const dv__contract *c)
+/* Checks constants of facts: tolerances, a negative workspace, and bounds of unbacked sizes that no call can satisfy. Returns a
+ * status. */
+static int resolve_check_constants(const dv__contract *c)
 {
     int64_t least, most;
-    int status = check_tolerance(c, c->rtol, "rtol");
+    int status = resolve_check_tolerance(c, c->rtol, "rtol");
     if (!status)
-        status = check_tolerance(c, c->atol, "atol");
+        status = resolve_check_tolerance(c, c->atol, "atol");
     if (!status)
-        status = check_tolerance(c, c->rounded, "rounded");
+        status = resolve_check_tolerance(c, c->rounded, "rounded");
     if (status)
         return status;
-    if (c->workspace && dv__constant(c->workspace, &least) && least < 0)
-        return wrong(c, c->workspace, "workspace: expected a size, found the negative %lld", (long long)least);
+    if (c->workspace && dv__expr_try_fold_constant(c->workspace, &least) && least < 0)
+        return resolve_fail(c, c->workspace, "workspace: expected a size, found the negative %lld", (long long)least);
     for (uint32_t i = 0; i < c->nunbacked; i++) {
-        const dv__unbacked *u = &c->unbacked[i];
-        const bool two = dv__constant(u->max, &most) && dv__constant(u->min, &least);
-        if (dv__constant(u->max, &most) && most < 0)
-            return wrong(c, u->max, "expected a size as the upper bound of '%s', found %lld", u->name, (long long)most);
-        if (two && least > most)
-            return wrong(
+        const dv__unbacked_size *u = &c->unbacked[i];
+        const bool has_both_bounds = dv__expr_try_fold_constant(u->max, &most) && dv__expr_try_fold_constant(u->min, &least);
+        if (dv__expr_try_fold_constant(u->max, &most) && most < 0)
+            return resolve_fail(c, u->max, "expected a size as the upper bound of '%s', found %lld", u->name, (long long)most);
+        if (has_both_bounds && least > most)
+            return resolve_fail(
                 c, u->min, "'%s' has no possible size: %lld is greater than %lld", u->name, (long long)least, (long long)most);
     }
     return DV_OK;
 }
 
+/* Resolves all facts but conditions and definitions. Returns a status. */
 static int resolve_facts(dv__contract *c)
 {
     const struct {
         dv__expr *e;
-        enum dv__ctype type;
+        enum dv__type_kind type;
         const char *what;
     } costs[] = {
-        { c->workspace, DV__CTYPE_INT, "workspace" },
-        { c->flops, DV__CTYPE_NUMBER, "flops" },
-        { c->bytes, DV__CTYPE_NUMBER, "bytes" },
+        { c->workspace, DV__TYPE_INT, "workspace" },
+        { c->flops, DV__TYPE_NUMBER, "flops" },
+        { c->bytes, DV__TYPE_NUMBER, "bytes" },
     };
-    int status = resolve_named(c, c->parallel, c->nparallel);
+    int status = resolve_dim_facts(c, c->parallel_dims, c->nparallel_dims);
     if (!status)
-        status = resolve_named(c, c->sums, c->nsums);
+        status = resolve_dim_facts(c, c->summed_dims, c->nsummed_dims);
     for (size_t i = 0; i < sizeof costs / sizeof *costs && !status; i++)
         if (costs[i].e)
-            status = dv__contract_resolve_expr(c, c->text, costs[i].e, costs[i].type, costs[i].what);
+            status = dv__resolve_expr_in_text_as(c, c->text, costs[i].e, costs[i].type, costs[i].what);
     for (uint32_t i = 0; i < c->nunbacked && !status; i++) {
-        status = dv__contract_resolve_expr(c, c->text, c->unbacked[i].min, DV__CTYPE_INT, "a bound");
+        status = dv__resolve_expr_in_text_as(c, c->text, c->unbacked[i].min, DV__TYPE_INT, "a bound");
         if (!status)
-            status = dv__contract_resolve_expr(c, c->text, c->unbacked[i].max, DV__CTYPE_INT, "a bound");
+            status = dv__resolve_expr_in_text_as(c, c->text, c->unbacked[i].max, DV__TYPE_INT, "a bound");
     }
-    return status ? status : check_constants(c);
+    return status ? status : resolve_check_constants(c);
 }
 
-/* Cases are chosen before anything is bound. */
-static int check_case(const dv__contract *c, const dv__expr *e)
+/* Fails if a case's condition reads a size or variable: cases are selected before anything is bound. */
+static int resolve_check_case_condition(const dv__contract *c, const dv__expr *e)
 {
     const bool call = e->kind == DV__EXPR_CALL;
-    if (e->role == DV__ROLE_ARG && e->type != DV__CTYPE_STRING && e->type != DV__CTYPE_BOOL)
-        return wrong(c, e, "'when' tests strings, booleans, presence, dtypes and ranks, never a size: found '%s'", e->name);
+    if (e->role == DV__ROLE_ARGUMENT && e->type != DV__TYPE_STRING && e->type != DV__TYPE_BOOL)
+        return resolve_fail(
+            c, e, "'when' tests strings, booleans, presence, dtypes and ranks, never a size: found '%s'", e->name);
     if (e->role == DV__ROLE_DTYPE_VAR)
-        return wrong(c, e, "cases are chosen before anything is bound: expected dtype(argument), found '%s'", e->name);
-    if (call && (e->ref == DV__FN_RANK || e->ref == DV__FN_DTYPE) && e->args[0]->type == DV__CTYPE_TENSOR) {
+        return resolve_fail(c, e, "cases are chosen before anything is bound: expected dtype(argument), found '%s'", e->name);
+    if (call && (e->ref == DV__FN_RANK || e->ref == DV__FN_DTYPE) && e->args[0]->type == DV__TYPE_TENSOR) {
         const dv__argument *a = &c->schema->args[e->args[0]->ref];
-        return a->type->kind != DV__TYPE_OPTIONAL ? DV_OK
-                                                  : wrong(c, e, "'%s' is optional: cases can ask for its presence only", a->name);
+        return a->type->kind != DV__TYPE_OPTIONAL
+            ? DV_OK
+            : resolve_fail(c, e, "'%s' is optional: cases can ask for its presence only", a->name);
     }
-    if (e->role == DV__ROLE_ARG || e->role == DV__ROLE_DTYPE || (call && (e->ref == DV__FN_PRESENT || e->ref == DV__FN_ABSENT)))
+    if (e->role == DV__ROLE_ARGUMENT || e->role == DV__ROLE_DTYPE ||
+        (call && (e->ref == DV__FN_PRESENT || e->ref == DV__FN_ABSENT)))
         return DV_OK;
     if (e->kind != DV__EXPR_STRING && e->kind != DV__EXPR_INT && e->kind != DV__EXPR_BOOL && e->kind != DV__EXPR_AND &&
         e->kind != DV__EXPR_OR && e->kind != DV__EXPR_NOT && e->kind != DV__EXPR_IN &&
         (e->kind < DV__EXPR_EQ || e->kind > DV__EXPR_GE))
-        return wrong(c, e, "'when' tests strings, booleans, presence, dtypes and ranks, never a size");
+        return resolve_fail(c, e, "'when' tests strings, booleans, presence, dtypes and ranks, never a size");
     int status = DV_OK;
     for (uint32_t i = 0; i < e->n && !status; i++)
-        status = check_case(c, e->args[i]);
+        status = resolve_check_case_condition(c, e->args[i]);
     return status;
 }
 
+/* Resolves the condition of a case. Returns a status. */
 static int resolve_case(const dv__contract *c, dv__expr *e)
 {
-    const int status = dv__contract_resolve_expr(c, c->text, e, DV__CTYPE_BOOL, "a case");
-    return status ? status : check_case(c, e);
+    const int status = dv__resolve_expr_in_text_as(c, c->text, e, DV__TYPE_BOOL, "a case");
+    return status ? status : resolve_check_case_condition(c, e);
 }
 
+/* Resolves all names of a parsed contract, and checks types. Fails with DV_ECONTRACT. */
 int dv__contract_resolve(dv__contract *c)
 {
-    int status = create_variables(c);
+    int status = resolve_create_variables(c);
     if (!status)
-        status = resolve_inputs(c);
+        status = resolve_argument_patterns(c);
     for (uint32_t g = 0; g < c->ngroups && !status; g++)
         for (uint32_t i = 0; i < c->groups[g].n && !status; i++)
             if (c->groups[g].cases[i].e)
@@ -662,9 +719,9 @@ int dv__contract_resolve(dv__contract *c)
     if (!status)
         status = resolve_constraints(c);
     if (!status)
-        status = add_aliased_outputs(c);
-    for (uint32_t i = 0; i < c->noutputs && !status; i++)
-        status = resolve_output(c, &c->outputs[i]);
+        status = resolve_add_patterns_of_aliases(c);
+    for (uint32_t i = 0; i < c->nresult_patterns && !status; i++)
+        status = resolve_result(c, &c->result_patterns[i]);
     if (!status)
         status = resolve_facts(c);
     return status;

@@ -1,27 +1,15 @@
-/* Names and types of formulas. One walk from the leaves up: each node gets its meaning (role, ref) and a type; a call is matched
- * with its callee's overloads in order; arithmetic that touches a tensor is replaced by the call that means it. Types are only as
- * exact as error messages need: the result of an operator that is not known yet fits every type. */
+/* Names and types of formulas. One walk from the leaves up gives each node its meaning (role, ref) and a type. A call is matched
+ * with its callee's overloads in order. Arithmetic with a tensor operand is replaced by a call, such as add(a, b). Types are only
+ * as exact as error messages need: the result of an operator that is not known yet fits every type. */
 #include <stdio.h>
 
 #include "lang/contract_internal.h"
 #include "lang/formula_internal.h"
 
-const dv__type dv__formula_types[] = {
-    [T_TENSOR] = { DV__TYPE_TENSOR, -1, "Tensor", NULL, 0 },
-    [T_INT] = { DV__TYPE_INT, -1, "int", NULL, 0 },
-    [T_FLOAT] = { DV__TYPE_FLOAT, -1, "float", NULL, 0 },
-    [T_BOOL] = { DV__TYPE_BOOL, -1, "bool", NULL, 0 },
-    [T_STR] = { DV__TYPE_STR, -1, "str", NULL, 0 },
-    [T_DTYPE] = { DV__TYPE_SCALAR_TYPE, -1, "ScalarType", NULL, 0 },
-    [T_DEVICE] = { DV__TYPE_DEVICE, -1, "Device", NULL, 0 },
-    [T_SCALAR] = { DV__TYPE_SCALAR, -1, "Scalar", NULL, 0 },
-    [T_INTS] = { DV__TYPE_LIST, -1, NULL, (const dv__type *const[]){ &dv__formula_types[T_INT] }, 1 },
-};
-#define TYPE(name) (&dv__formula_types[T_##name])
-
-value *dv__formula_value(checker *c, enum value_kind kind, const dv__type *type)
+/* Returns a new value in the scratch arena. NULL: memory is out. */
+formula_value *dv__formula_value_new(formula_checker *c, enum formula_value_kind kind, const dv__type *type)
 {
-    value *v = DV__ARENA_NEW(&c->scratch, value);
+    formula_value *v = DV__ARENA_NEW(&c->scratch, formula_value);
     if (v) {
         v->kind = kind;
         v->type = type;
@@ -29,130 +17,156 @@ value *dv__formula_value(checker *c, enum value_kind kind, const dv__type *type)
     return v;
 }
 
-static int give(checker *c, enum value_kind kind, const dv__type *type, const value **out)
+/* Makes a value without elements in *out. Returns DV_OK or DV_ENOMEM. */
+static int formula_make_value(formula_checker *c, enum formula_value_kind kind, const dv__type *type, const formula_value **out)
 {
-    *out = dv__formula_value(c, kind, type);
+    *out = dv__formula_value_new(c, kind, type);
     return *out ? DV_OK : DV_ENOMEM;
 }
 
-dv__expr *dv__formula_node(checker *c, enum dv__expr_kind kind, const char *at, uint32_t n)
+/* Returns a new node with room for this number of operands. NULL: memory is out. */
+dv__expr *dv__formula_expr_new(formula_checker *c, enum dv__expr_kind kind, const char *position_in_text, uint32_t noperands)
 {
     dv__expr *e = DV__ARENA_NEW(c->arena, dv__expr);
-    if (!e || (n && !(e->args = DV__ARENA_ARRAY(c->arena, dv__expr *, n))))
+    if (!e || (noperands && !(e->args = DV__ARENA_ARRAY(c->arena, dv__expr *, noperands))))
         return NULL;
     e->kind = kind;
-    e->at = at;
-    e->n = n;
+    e->at = position_in_text;
+    e->n = noperands;
     return e;
 }
 
-void dv__formula_value_print(const value *v, dv__text *to)
+/* Prints the type of a value for a message, such as "Tensor", "None" or "2 results". */
+void dv__formula_value_print_type(const formula_value *v, dv__strbuf *to)
 {
     switch (v->kind) {
-    case VALUE_KNOWN: dv__type_print(v->type, to); return;
-    case VALUE_UNKNOWN: dv__text_puts(to, "a value of unknown type"); return;
-    case VALUE_NONE: dv__text_puts(to, "None"); return;
-    case VALUE_TUPLE: dv__text_add(to, "%zu results", v->callee->nreturns); return;
-    case VALUE_NOTHING: dv__text_puts(to, "no result"); return;
+    case VALUE_TYPED: dv__type_print(v->type, to); return;
+    case VALUE_UNKNOWN: dv__strbuf_append_str(to, "a value of unknown type"); return;
+    case VALUE_NONE: dv__strbuf_append_str(to, "None"); return;
+    case VALUE_TUPLE: dv__strbuf_printf(to, "%zu results", v->callee->nreturns); return;
+    case VALUE_VOID: dv__strbuf_append_str(to, "no result"); return;
     case VALUE_LIST: break;
     }
-    dv__text_puts(to, "[");
+    dv__strbuf_append_str(to, "[");
     for (size_t i = 0; i < v->n; i++) {
-        dv__text_puts(to, i ? ", " : "");
-        dv__formula_value_print(v->elems[i], to);
+        dv__strbuf_append_str(to, i ? ", " : "");
+        dv__formula_value_print_type(v->elems[i], to);
     }
-    dv__text_puts(to, "]");
+    dv__strbuf_append_str(to, "]");
 }
 
-int dv__formula_mismatch(checker *c, const dv__expr *e, const char *what, const dv__type *wanted, const value *found)
+/* Fails with "<message_begin> <wanted>, found <type of found>" at e. Returns DV_ESCHEMA. */
+int dv__formula_fail_wrong_type(
+    formula_checker *c, const dv__expr *e, const char *message_begin, const dv__type *wanted, const formula_value *found)
 {
-    dv__text want = { 0 }, have = { 0 };
+    dv__strbuf want = { 0 }, have = { 0 };
     dv__type_print(wanted, &want);
-    dv__formula_value_print(found, &have);
-    const int status = dv__fail_at(
-        DV_ESCHEMA, c->text, e->at, "%s %s, found %s", what, want.data ? want.data : "?", have.data ? have.data : "?");
-    dv__text_deinit(&want);
-    dv__text_deinit(&have);
+    dv__formula_value_print_type(found, &have);
+    const int status = dv__fail_at_column(
+        DV_ESCHEMA, c->text, e->at, "%s %s, found %s", message_begin, want.data ? want.data : "?", have.data ? have.data : "?");
+    dv__strbuf_deinit(&want);
+    dv__strbuf_deinit(&have);
     return status;
 }
 
-/* ---- Types ---- */
+/* ---- Types --------------------------------------------------------------------------------------------------------------- */
 
-static bool is_int(const dv__type *t) { return t->kind == DV__TYPE_INT || t->kind == DV__TYPE_SYMINT; }
-static bool is_float(const dv__type *t) { return t->kind == DV__TYPE_FLOAT || t->kind == DV__TYPE_SYMFLOAT; }
-static bool is_bool(const dv__type *t) { return t->kind == DV__TYPE_BOOL || t->kind == DV__TYPE_SYMBOOL; }
-static bool is_number(const dv__type *t)
+static bool type_is_int(const dv__type *t) { return t->kind == DV__TYPE_INT || t->kind == DV__TYPE_SYMINT; }
+static bool type_is_float(const dv__type *t) { return t->kind == DV__TYPE_FLOAT; }
+static bool type_is_bool(const dv__type *t) { return t->kind == DV__TYPE_BOOL || t->kind == DV__TYPE_SYMBOOL; }
+static bool type_is_number(const dv__type *t)
 {
-    return is_int(t) || is_float(t) || t->kind == DV__TYPE_SCALAR || t->kind == DV__TYPE_COMPLEX;
+    return type_is_int(t) || type_is_float(t) || t->kind == DV__TYPE_SCALAR || t->kind == DV__TYPE_COMPLEX;
 }
 
-static bool same_type(const dv__type *a, const dv__type *b)
+/* True if two types are the same in a formula, where SymInt is int, SymFloat is float and SymBool is bool. */
+static bool formula_types_are_same(const dv__type *a, const dv__type *b)
 {
-    if ((is_int(a) && is_int(b)) || (is_float(a) && is_float(b)) || (is_bool(a) && is_bool(b)))
+    if ((type_is_int(a) && type_is_int(b)) || (type_is_float(a) && type_is_float(b)) || (type_is_bool(a) && type_is_bool(b)))
         return true;
     if (a->kind != b->kind)
         return false;
     if (a->kind == DV__TYPE_LIST || a->kind == DV__TYPE_OPTIONAL)
-        return same_type(a->elems[0], b->elems[0]);
+        return formula_types_are_same(a->elems[0], b->elems[0]);
     return a->kind != DV__TYPE_OTHER || !strcmp(a->name, b->name);
 }
 
-static bool converts(const dv__type *wanted, const dv__type *found)
+/* True if a value of type `found` may be passed where `wanted` is expected, as an int for a float or for int[2]. */
+static bool type_accepts(const dv__type *wanted, const dv__type *found)
 {
-    if (same_type(wanted, found))
+    if (formula_types_are_same(wanted, found))
         return true;
     if (wanted->kind == DV__TYPE_OPTIONAL)
-        return converts(wanted->elems[0], found->kind == DV__TYPE_OPTIONAL ? found->elems[0] : found);
-    if (is_float(wanted) || wanted->kind == DV__TYPE_SCALAR)
-        return is_int(found) || is_float(found) || (wanted->kind == DV__TYPE_SCALAR && found->kind == DV__TYPE_COMPLEX);
+        return type_accepts(wanted->elems[0], found->kind == DV__TYPE_OPTIONAL ? found->elems[0] : found);
+    if (type_is_float(wanted) || wanted->kind == DV__TYPE_SCALAR)
+        return type_is_int(found) || type_is_float(found) || (wanted->kind == DV__TYPE_SCALAR && found->kind == DV__TYPE_COMPLEX);
     if (wanted->kind == DV__TYPE_LIST && found->kind == DV__TYPE_LIST)
-        return converts(wanted->elems[0], found->elems[0]);
-    return wanted->kind == DV__TYPE_LIST && wanted->fixed_size > 0 && converts(wanted->elems[0], found); /* one int for int[2] */
+        return type_accepts(wanted->elems[0], found->elems[0]);
+    return wanted->kind == DV__TYPE_LIST && wanted->fixed_size > 0 &&
+        type_accepts(wanted->elems[0], found); /* a single int is accepted for int[2] */
 }
 
-bool dv__formula_fits(const dv__type *wanted, const value *v)
+/* True if a value may be passed where the type `wanted` is expected. A value of unknown type always may. */
+bool dv__formula_type_accepts_value(const dv__type *wanted, const formula_value *v)
 {
     switch (v->kind) {
     case VALUE_UNKNOWN: return true;
-    case VALUE_KNOWN: return converts(wanted, v->type);
+    case VALUE_TYPED: return type_accepts(wanted, v->type);
     case VALUE_NONE: return wanted->kind == DV__TYPE_OPTIONAL;
     case VALUE_LIST:
         if (wanted->kind == DV__TYPE_OPTIONAL)
             wanted = wanted->elems[0];
         if (wanted->kind != DV__TYPE_LIST || (wanted->fixed_size > 1 && (size_t)wanted->fixed_size != v->n))
-            return false; /* int[1] takes any length, as in ATen's int[1] dim: it only means that a single int is accepted */
+            return false; /* int[1] accepts a list of any length, as in ATen's int[1] dim; the 1 only means that a single int is
+                             accepted too */
         for (size_t i = 0; i < v->n; i++)
-            if (!dv__formula_fits(wanted->elems[0], v->elems[i]))
+            if (!dv__formula_type_accepts_value(wanted->elems[0], v->elems[i]))
                 return false;
         return true;
     case VALUE_TUPLE:
-    case VALUE_NOTHING: break;
+    case VALUE_VOID: break;
     }
     return false;
 }
 
-static bool known(const value *v, bool (*is)(const dv__type *)) { return v->kind == VALUE_KNOWN && is(v->type); }
-static bool is_tensor_type(const dv__type *t) { return t->kind == DV__TYPE_TENSOR; }
-static bool maybe_tensor(const value *v) { return v->kind == VALUE_UNKNOWN || known(v, is_tensor_type); }
-static bool maybe(const value *v, bool (*is)(const dv__type *)) { return v->kind == VALUE_UNKNOWN || known(v, is); }
-
-/* ---- Names ---- */
-
-/* Record what backward must keep; keeping the value includes keeping the shape. */
-static void save(checker *c, int32_t slot, uint8_t how)
+/* True if the type of a value is known and the predicate holds for it. */
+static bool value_type_satisfies(const formula_value *v, bool (*predicate)(const dv__type *))
 {
-    if (c->saves && c->saves[slot] != 1)
-        c->saves[slot] = how;
+    return v->kind == VALUE_TYPED && predicate(v->type);
+}
+static bool type_is_tensor(const dv__type *t) { return t->kind == DV__TYPE_TENSOR; }
+/* True if a value is a Tensor or its type is unknown. */
+static bool value_can_be_tensor(const formula_value *v)
+{
+    return v->kind == VALUE_UNKNOWN || value_type_satisfies(v, type_is_tensor);
+}
+/* True if the predicate holds for the type of a value, or the type is unknown. */
+static bool value_can_satisfy(const formula_value *v, bool (*predicate)(const dv__type *))
+{
+    return v->kind == VALUE_UNKNOWN || value_type_satisfies(v, predicate);
 }
 
-static int set_name(checker *c, dv__expr *e, int role, int32_t slot, const dv__type *type, const value **out)
+/* ---- Names --------------------------------------------------------------------------------------------------------------- */
+
+/* Records which part of a slot's value backward must save: 1 the value, 2 only its shape, dtype or device. To save the value
+ * includes the rest. */
+static void formula_record_saved_part(formula_checker *c, int32_t slot, uint8_t part)
+{
+    if (c->saved_parts && c->saved_parts[slot] != 1)
+        c->saved_parts[slot] = part;
+}
+
+/* Sets what a name means (role and slot), and its type in *out. Returns a status. */
+static int formula_resolve_name(
+    formula_checker *c, dv__expr *e, int role, int32_t slot, const dv__type *type, const formula_value **out)
 {
     e->role = (uint8_t)role;
     e->ref = slot;
-    return give(c, VALUE_KNOWN, type, out);
+    return formula_make_value(c, VALUE_TYPED, type, out);
 }
 
-static int32_t argument_named(const checker *c, const char *name)
+/* Returns the slot of the argument with this name; -1: there is none. */
+static int32_t formula_find_argument_slot(const formula_checker *c, const char *name)
 {
     for (size_t i = 0; i < c->schema->nargs; i++)
         if (!strcmp(c->schema->args[i].name, name))
@@ -160,7 +174,8 @@ static int32_t argument_named(const checker *c, const char *name)
     return -1;
 }
 
-static int32_t result_named(const checker *c, const char *name)
+/* Returns the slot of the result with this name, or of `result` or `result1`; -1: there is none. */
+static int32_t formula_find_result_slot(const formula_checker *c, const char *name)
 {
     for (size_t i = 0; i < c->schema->nreturns; i++) {
         char plain[32];
@@ -172,38 +187,42 @@ static int32_t result_named(const checker *c, const char *name)
     return -1;
 }
 
-static const dv__type *type_at(const checker *c, int32_t slot)
+/* Returns the schema's type of an argument or return. */
+static const dv__type *formula_get_slot_type(const formula_checker *c, int32_t slot)
 {
     const dv__schema *s = c->schema;
     return slot < (int32_t)s->nargs ? s->args[slot].type : s->returns[slot - (int32_t)s->nargs].type;
 }
 
-/* The gradient of the i-th output, or an error. */
-static int check_grad(checker *c, dv__expr *e, int64_t i, bool indexed, const value **out)
+/* Resolves `grad`, or grads[output_index] if is_indexed, the gradient of an output. Returns a status, an error outside of
+ * gradients. */
+static int formula_check_grad(formula_checker *c, dv__expr *e, int64_t output_index, bool is_indexed, const formula_value **out)
 {
     int32_t *slots = DV__ARENA_ARRAY(&c->scratch, int32_t, c->schema->nargs + c->schema->nreturns);
     if (!slots)
         return DV_ENOMEM;
-    const size_t n = dv__formula_outputs(c->schema, slots);
+    const size_t n = dv__formula_list_and_count_outputs(c->schema, slots);
     if (c->mode != MODE_GRADIENT)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "'grad' is known in gradients only");
-    if (!indexed && argument_named(c, "grad") >= 0)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at,
+        return dv__fail_at_column(DV_ESCHEMA, c->text, e->at, "'grad' is known in gradients only");
+    if (!is_indexed && formula_find_argument_slot(c, "grad") >= 0)
+        return dv__fail_at_column(DV_ESCHEMA, c->text, e->at,
             "'grad' is ambiguous: an argument has that name too; rename the argument, or write grads[0] for the gradient");
     if (!n)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "the operator returns no tensor and writes none, so there is no 'grad'");
-    if (!indexed && n != 1)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at,
+        return dv__fail_at_column(
+            DV_ESCHEMA, c->text, e->at, "the operator returns no tensor and writes none, so there is no 'grad'");
+    if (!is_indexed && n != 1)
+        return dv__fail_at_column(DV_ESCHEMA, c->text, e->at,
             "the operator has %zu outputs (results and written arguments): expected grads[0], grads[1] ..., found 'grad'", n);
-    if (i < 0 || (size_t)i >= n)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at,
-            "grads[%lld]: the operator has %zu outputs (results and written arguments)", (long long)i, n);
-    const dv__type *type = type_at(c, slots[i]);
-    return set_name(c, e, DV__ROLE_GRAD, slots[i], type->kind == DV__TYPE_OPTIONAL ? type->elems[0] : type, out);
+    if (output_index < 0 || (size_t)output_index >= n)
+        return dv__fail_at_column(DV_ESCHEMA, c->text, e->at,
+            "grads[%lld]: the operator has %zu outputs (results and written arguments)", (long long)output_index, n);
+    const dv__type *type = formula_get_slot_type(c, slots[output_index]);
+    return formula_resolve_name(
+        c, e, DV__ROLE_GRAD, slots[output_index], type->kind == DV__TYPE_OPTIONAL ? type->elems[0] : type, out);
 }
 
-/* x_t: the tangent of x. -1: no such name. */
-static int32_t tangent_named(const checker *c, const char *name)
+/* Returns the slot of the argument x for the name x_t of its tangent; -1: there is no such argument. */
+static int32_t formula_find_tangent_argument_slot(const formula_checker *c, const char *name)
 {
     const size_t n = strlen(name);
     for (size_t i = 0; i < c->schema->nargs && n > 2 && !strcmp(name + n - 2, "_t"); i++)
@@ -212,278 +231,299 @@ static int32_t tangent_named(const checker *c, const char *name)
     return -1;
 }
 
-static int fail_name(checker *c, const dv__expr *e)
+/* Fails with "unknown name" and the names that the formula may use. Returns DV_ESCHEMA. */
+static int formula_fail_unknown_name(formula_checker *c, const dv__expr *e)
 {
-    dv__text names = { 0 };
+    dv__strbuf names = { 0 };
     for (size_t i = 0; i < c->schema->nargs; i++)
-        dv__text_add(&names, "%s%s", i ? ", " : "", c->schema->args[i].name);
-    if (c->mode != MODE_NATIVE && c->schema->nreturns == 1)
-        dv__text_puts(&names, ", result");
-    for (size_t i = 0; i < c->schema->nreturns && c->mode != MODE_NATIVE && c->schema->nreturns > 1; i++)
-        dv__text_add(&names, ", result%zu", i);
+        dv__strbuf_printf(&names, "%s%s", i ? ", " : "", c->schema->args[i].name);
+    if (c->mode != MODE_DECOMPOSITION && c->schema->nreturns == 1)
+        dv__strbuf_append_str(&names, ", result");
+    for (size_t i = 0; i < c->schema->nreturns && c->mode != MODE_DECOMPOSITION && c->schema->nreturns > 1; i++)
+        dv__strbuf_printf(&names, ", result%zu", i);
     if (c->mode == MODE_GRADIENT)
-        dv__text_puts(&names, ", grad");
+        dv__strbuf_append_str(&names, ", grad");
     for (size_t i = 0; i < c->schema->nargs && c->mode == MODE_TANGENT; i++)
-        dv__text_add(&names, ", %s_t", c->schema->args[i].name);
-    const int status = dv__fail_at(
+        dv__strbuf_printf(&names, ", %s_t", c->schema->args[i].name);
+    const int status = dv__fail_at_column(
         DV_ESCHEMA, c->text, e->at, "unknown name '%s'; there are: %s", e->name, names.data ? names.data : "none");
-    dv__text_deinit(&names);
+    dv__strbuf_deinit(&names);
     return status;
 }
 
-static int check_name(checker *c, dv__expr *e, bool only_described, const value **out)
+/* Resolves a name and finds its type. only_metadata: the formula reads only the shape, dtype or device. Returns a status. */
+static int formula_check_name(formula_checker *c, dv__expr *e, bool only_metadata, const formula_value **out)
 {
-    const uint8_t how = only_described ? 2 : 1;
-    if (e->index)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "%s{%s} is for contracts: expected %s[...]", e->name, e->index, e->name);
+    const uint8_t saved_part = only_metadata ? 2 : 1;
+    if (e->index_name)
+        return dv__fail_at_column(
+            DV_ESCHEMA, c->text, e->at, "%s{%s} is for contracts: expected %s[...]", e->name, e->index_name, e->name);
     if (c->mode == MODE_GRADIENT && !strcmp(e->name, "grad"))
-        return check_grad(c, e, 0, false, out);
+        return formula_check_grad(c, e, 0, false, out);
     if (c->mode == MODE_GRADIENT && !strcmp(e->name, "grads"))
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "'grads' needs an index: expected grads[0], grads[1] ...");
-    int32_t slot = argument_named(c, e->name);
+        return dv__fail_at_column(DV_ESCHEMA, c->text, e->at, "'grads' needs an index: expected grads[0], grads[1] ...");
+    int32_t slot = formula_find_argument_slot(c, e->name);
     if (slot >= 0) {
-        const dv__type *type = type_at(c, slot);
-        save(c, slot, how);
-        return set_name(
-            c, e, DV__ROLE_ARG, slot, type->kind == DV__TYPE_OPTIONAL && c->present[slot] ? type->elems[0] : type, out);
+        const dv__type *type = formula_get_slot_type(c, slot);
+        formula_record_saved_part(c, slot, saved_part);
+        return formula_resolve_name(
+            c, e, DV__ROLE_ARGUMENT, slot, type->kind == DV__TYPE_OPTIONAL && c->is_present[slot] ? type->elems[0] : type, out);
     }
-    if (c->mode != MODE_NATIVE && (slot = result_named(c, e->name)) >= 0) {
-        save(c, slot, how);
-        return set_name(c, e, DV__ROLE_RESULT, slot, type_at(c, slot), out);
+    if (c->mode != MODE_DECOMPOSITION && (slot = formula_find_result_slot(c, e->name)) >= 0) {
+        formula_record_saved_part(c, slot, saved_part);
+        return formula_resolve_name(c, e, DV__ROLE_RESULT, slot, formula_get_slot_type(c, slot), out);
     }
-    if (c->mode == MODE_TANGENT && (slot = tangent_named(c, e->name)) >= 0) {
-        const dv__type *type = type_at(c, slot);
-        return set_name(
-            c, e, DV__ROLE_TANGENT, slot, type->kind == DV__TYPE_OPTIONAL && c->present[slot] ? type->elems[0] : type, out);
+    if (c->mode == MODE_TANGENT && (slot = formula_find_tangent_argument_slot(c, e->name)) >= 0) {
+        const dv__type *type = formula_get_slot_type(c, slot);
+        return formula_resolve_name(
+            c, e, DV__ROLE_TANGENT, slot, type->kind == DV__TYPE_OPTIONAL && c->is_present[slot] ? type->elems[0] : type, out);
     }
     if (dv_dtype_named(e->name))
-        return set_name(c, e, DV__ROLE_DTYPE, 0, TYPE(DTYPE), out);
-    return fail_name(c, e);
+        return formula_resolve_name(c, e, DV__ROLE_DTYPE, 0, DV__BASE_TYPE(DTYPE), out);
+    return formula_fail_unknown_name(c, e);
 }
 
-/* ---- Built in ---- */
+/* ---- Built-in functions -------------------------------------------------------------------------------------------------- */
 
-static int argument_operand(checker *c, const dv__expr *call, int32_t *slot)
+/* Checks that the only operand of a built-in call is an argument's name. *slot: the argument. Fails with DV_ESCHEMA. */
+static int formula_check_only_operand_is_argument(formula_checker *c, const dv__expr *call, int32_t *slot)
 {
     const dv__expr *x = call->n == 1 ? call->args[0] : NULL;
-    *slot = x && x->kind == DV__EXPR_NAME && !x->index ? argument_named(c, x->name) : -1;
+    *slot = x && x->kind == DV__EXPR_NAME && !x->index_name ? formula_find_argument_slot(c, x->name) : -1;
     if (*slot >= 0)
         return DV_OK;
-    return dv__fail_at(DV_ESCHEMA, c->text, x ? x->at : call->at, "%s() takes the name of one argument", call->name);
+    return dv__fail_at_column(DV_ESCHEMA, c->text, x ? x->at : call->at, "%s() takes the name of one argument", call->name);
 }
 
-static int check_present(checker *c, dv__expr *e, const value **out)
+/* Checks present(x): x must be an optional argument. Returns a status. */
+static int formula_check_present(formula_checker *c, dv__expr *e, const formula_value **out)
 {
     int32_t slot;
-    int status = argument_operand(c, e, &slot);
+    int status = formula_check_only_operand_is_argument(c, e, &slot);
     if (status)
         return status;
     if (c->schema->args[slot].type->kind != DV__TYPE_OPTIONAL)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "'%s' is always present: it is not optional", c->schema->args[slot].name);
-    save(c, slot, 2);
+        return dv__fail_at_column(
+            DV_ESCHEMA, c->text, e->at, "'%s' is always present: it is not optional", c->schema->args[slot].name);
+    formula_record_saved_part(c, slot, 2);
     e->ref = DV__FORMULA_PRESENT;
-    e->args[0]->role = DV__ROLE_ARG;
+    e->args[0]->role = DV__ROLE_ARGUMENT;
     e->args[0]->ref = slot;
-    return give(c, VALUE_KNOWN, TYPE(BOOL), out);
+    return formula_make_value(c, VALUE_TYPED, DV__BASE_TYPE(BOOL), out);
 }
 
-static int check_needs(checker *c, dv__expr *e, const value **out)
+/* Checks needs(x), which is known in gradients only. Returns a status. */
+static int formula_check_needs(formula_checker *c, dv__expr *e, const formula_value **out)
 {
     int32_t slot;
-    int status = argument_operand(c, e, &slot);
+    int status = formula_check_only_operand_is_argument(c, e, &slot);
     if (status)
         return status;
     if (c->mode != MODE_GRADIENT)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "needs() is known in gradients only");
+        return dv__fail_at_column(DV_ESCHEMA, c->text, e->at, "needs() is known in gradients only");
     e->ref = DV__FORMULA_NEEDS;
-    e->args[0]->role = DV__ROLE_ARG;
+    e->args[0]->role = DV__ROLE_ARGUMENT;
     e->args[0]->ref = slot;
-    return give(c, VALUE_KNOWN, TYPE(BOOL), out);
+    return formula_make_value(c, VALUE_TYPED, DV__BASE_TYPE(BOOL), out);
 }
 
-static int check_len(checker *c, dv__expr *e, const value **out)
+/* Checks len(x): x must be a list. Returns a status. */
+static int formula_check_len(formula_checker *c, dv__expr *e, const formula_value **out)
 {
-    const value *v;
+    const formula_value *v;
     if (e->n != 1 || e->args[0]->kind == DV__EXPR_KEYWORD)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "len() takes one list");
+        return dv__fail_at_column(DV_ESCHEMA, c->text, e->at, "len() takes one list");
     const int status = dv__formula_check(c, &e->args[0], &v);
     if (status)
         return status;
-    if (v->kind != VALUE_UNKNOWN && v->kind != VALUE_LIST && !(v->kind == VALUE_KNOWN && v->type->kind == DV__TYPE_LIST))
-        return dv__fail_at(DV_ESCHEMA, c->text, e->args[0]->at, "len() takes a list");
+    if (v->kind != VALUE_UNKNOWN && v->kind != VALUE_LIST && !(v->kind == VALUE_TYPED && v->type->kind == DV__TYPE_LIST))
+        return dv__fail_at_column(DV_ESCHEMA, c->text, e->args[0]->at, "len() takes a list");
     e->ref = DV__FORMULA_LEN;
-    return give(c, VALUE_KNOWN, TYPE(INT), out);
+    return formula_make_value(c, VALUE_TYPED, DV__BASE_TYPE(INT), out);
 }
 
-/* Mark the optional arguments that are present if the condition holds. */
-static void assume(checker *c, const dv__expr *condition, bool *set)
+/* Marks in `is_present`, by argument, the optional arguments that are present if the condition holds. */
+static void formula_mark_present_where(formula_checker *c, const dv__expr *condition, bool *is_present)
 {
     if (condition->kind == DV__EXPR_AND) {
-        assume(c, condition->args[0], set);
-        assume(c, condition->args[1], set);
+        formula_mark_present_where(c, condition->args[0], is_present);
+        formula_mark_present_where(c, condition->args[1], is_present);
     } else if (condition->kind == DV__EXPR_CALL && condition->ref == DV__FORMULA_PRESENT) {
-        set[condition->args[0]->ref] = true;
+        is_present[condition->args[0]->ref] = true;
     }
 }
 
-/* The type of the elements of two written lists, whatever their lengths: [a, b] and [a, b, c]. NULL: not all of one type. */
-static const dv__type *common_element(const value *a, const value *b)
+/* Returns the type that all elements of two written lists have, whatever the lists' lengths: [a, b] and [a, b, c]. NULL: they
+ * differ. */
+static const dv__type *formula_find_common_element_type(const formula_value *a, const formula_value *b)
 {
-    const dv__type *common = a->n && a->elems[0]->kind == VALUE_KNOWN ? a->elems[0]->type : NULL;
+    const dv__type *common = a->n && a->elems[0]->kind == VALUE_TYPED ? a->elems[0]->type : NULL;
     for (size_t i = 0; common && i < a->n + b->n; i++) {
-        const value *v = i < a->n ? a->elems[i] : b->elems[i - a->n];
-        if (v->kind != VALUE_KNOWN || !same_type(common, v->type))
+        const formula_value *v = i < a->n ? a->elems[i] : b->elems[i - a->n];
+        if (v->kind != VALUE_TYPED || !formula_types_are_same(common, v->type))
             common = NULL;
     }
     return common;
 }
 
-static int merge(checker *c, const dv__expr *e, const value *a, const value *b, const value **out)
+/* Sets *out to the type of if(): the type that accepts both branches. Fails at e if there is none. Returns a status. */
+static int formula_join_branch_types(
+    formula_checker *c, const dv__expr *e, const formula_value *if_true, const formula_value *if_false, const formula_value **out)
 {
-    if (a->kind == VALUE_UNKNOWN || b->kind == VALUE_UNKNOWN)
-        return give(c, VALUE_UNKNOWN, NULL, out);
-    if (a->kind == VALUE_NONE && b->kind == VALUE_NONE)
-        return give(c, VALUE_NONE, NULL, out);
-    const value *one = a->kind == VALUE_NONE ? b : a, *other = a->kind == VALUE_NONE ? a : b;
-    if (one->kind == VALUE_KNOWN && other->kind == VALUE_NONE) {
+    if (if_true->kind == VALUE_UNKNOWN || if_false->kind == VALUE_UNKNOWN)
+        return formula_make_value(c, VALUE_UNKNOWN, NULL, out);
+    if (if_true->kind == VALUE_NONE && if_false->kind == VALUE_NONE)
+        return formula_make_value(c, VALUE_NONE, NULL, out);
+    const formula_value *one = if_true->kind == VALUE_NONE ? if_false : if_true,
+                        *other = if_true->kind == VALUE_NONE ? if_true : if_false;
+    if (one->kind == VALUE_TYPED && other->kind == VALUE_NONE) {
         if (one->type->kind == DV__TYPE_OPTIONAL)
-            return give(c, VALUE_KNOWN, one->type, out);
+            return formula_make_value(c, VALUE_TYPED, one->type, out);
         dv__type *optional = DV__ARENA_NEW(&c->scratch, dv__type);
         const dv__type **elem = DV__ARENA_NEW(&c->scratch, const dv__type *);
         if (!optional || !elem)
             return DV_ENOMEM;
         *elem = one->type;
         *optional = (dv__type){ DV__TYPE_OPTIONAL, -1, NULL, elem, 1 };
-        return give(c, VALUE_KNOWN, optional, out);
+        return formula_make_value(c, VALUE_TYPED, optional, out);
     }
-    if (one->kind == VALUE_KNOWN && other->kind == VALUE_KNOWN) {
-        if (converts(one->type, other->type))
-            return give(c, VALUE_KNOWN, one->type, out);
-        if (converts(other->type, one->type))
-            return give(c, VALUE_KNOWN, other->type, out);
+    if (one->kind == VALUE_TYPED && other->kind == VALUE_TYPED) {
+        if (type_accepts(one->type, other->type))
+            return formula_make_value(c, VALUE_TYPED, one->type, out);
+        if (type_accepts(other->type, one->type))
+            return formula_make_value(c, VALUE_TYPED, other->type, out);
     }
-    if (a->kind == VALUE_LIST && b->kind == VALUE_LIST && common_element(a, b)) {
+    if (if_true->kind == VALUE_LIST && if_false->kind == VALUE_LIST && formula_find_common_element_type(if_true, if_false)) {
         dv__type *list = DV__ARENA_NEW(&c->scratch, dv__type);
         const dv__type **elem = DV__ARENA_NEW(&c->scratch, const dv__type *);
         if (!list || !elem)
             return DV_ENOMEM;
-        *elem = common_element(a, b);
+        *elem = formula_find_common_element_type(if_true, if_false);
         *list = (dv__type){ DV__TYPE_LIST, -1, NULL, elem, 1 };
-        return give(c, VALUE_KNOWN, list, out);
+        return formula_make_value(c, VALUE_TYPED, list, out);
     }
-    if (one->kind == VALUE_LIST && other->kind == VALUE_KNOWN && dv__formula_fits(other->type, one))
-        return give(c, VALUE_KNOWN, other->type, out);
-    if (one->kind == VALUE_KNOWN && other->kind == VALUE_LIST && dv__formula_fits(one->type, other))
-        return give(c, VALUE_KNOWN, one->type, out);
-    if (one->kind == VALUE_KNOWN)
-        return dv__formula_mismatch(c, e, "the two branches of if() differ: expected", one->type, other);
-    return dv__fail_at(DV_ESCHEMA, c->text, e->at, "the two branches of if() differ");
+    if (one->kind == VALUE_LIST && other->kind == VALUE_TYPED && dv__formula_type_accepts_value(other->type, one))
+        return formula_make_value(c, VALUE_TYPED, other->type, out);
+    if (one->kind == VALUE_TYPED && other->kind == VALUE_LIST && dv__formula_type_accepts_value(one->type, other))
+        return formula_make_value(c, VALUE_TYPED, one->type, out);
+    if (one->kind == VALUE_TYPED)
+        return dv__formula_fail_wrong_type(c, e, "the two branches of if() differ: expected", one->type, other);
+    return dv__fail_at_column(DV_ESCHEMA, c->text, e->at, "the two branches of if() differ");
 }
 
-static int check_if(checker *c, dv__expr *e, const value **out)
+/* Checks if(condition, a, b). In a, the optional arguments that the condition tests are present. Returns a status. */
+static int formula_check_if(formula_checker *c, dv__expr *e, const formula_value **out)
 {
-    const value *condition, *yes, *no;
+    const formula_value *condition, *yes, *no;
     if (e->n != 3)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "if() takes a condition and two values, found %u operands%s", e->n,
+        return dv__fail_at_column(DV_ESCHEMA, c->text, e->at, "if() takes a condition and two values, found %u operands%s", e->n,
             e->n > 3 && e->args[0]->kind == DV__EXPR_IN ? ": the values after 'in' are separated by spaces" : "");
     int status = dv__formula_check(c, &e->args[0], &condition);
     if (status)
         return status;
-    if (!maybe(condition, is_bool))
-        return dv__formula_mismatch(c, e->args[0], "the condition of if() is", TYPE(BOOL), condition);
-    bool *outer = c->present, *inner = DV__ARENA_ARRAY(&c->scratch, bool, c->schema->nargs);
+    if (!value_can_satisfy(condition, type_is_bool))
+        return dv__formula_fail_wrong_type(c, e->args[0], "the condition of if() is", DV__BASE_TYPE(BOOL), condition);
+    bool *outer = c->is_present, *inner = DV__ARENA_ARRAY(&c->scratch, bool, c->schema->nargs);
     if (!inner)
         return DV_ENOMEM;
     memcpy(inner, outer, c->schema->nargs * sizeof *inner);
-    assume(c, e->args[0], inner);
-    c->present = inner;
+    formula_mark_present_where(c, e->args[0], inner);
+    c->is_present = inner;
     status = dv__formula_check(c, &e->args[1], &yes);
-    c->present = outer;
+    c->is_present = outer;
     if (!status)
         status = dv__formula_check(c, &e->args[2], &no);
     if (status)
         return status;
     e->ref = DV__FORMULA_IF;
-    return merge(c, e->args[2], yes, no, out);
+    return formula_join_branch_types(c, e->args[2], yes, no, out);
 }
 
-/* ---- Calls ---- */
+/* ---- Calls --------------------------------------------------------------------------------------------------------------- */
 
-typedef struct call {
+/* A call in a formula, with the values of its operands. */
+typedef struct formula_call {
     dv__expr *e;
-    const value **values;
-    size_t npositional;
-} call;
+    const formula_value **values; /* by operand */
+    size_t npositional;           /* the number of operands without name=, which come first */
+} formula_call;
 
-static int32_t parameter(const dv__schema *callee, const call *k, size_t i)
+/* Returns the index of the callee's argument that an operand of the call gives; -1: there is no such argument. */
+static int32_t formula_find_parameter_index_of_operand(const dv__schema *callee, const formula_call *call, size_t operand)
 {
-    if (i < k->npositional)
-        return i < callee->nargs && !callee->args[i].kwarg_only ? (int32_t)i : -1;
+    if (operand < call->npositional)
+        return operand < callee->nargs && !callee->args[operand].kwarg_only ? (int32_t)operand : -1;
     for (size_t p = 0; p < callee->nargs; p++)
-        if (!strcmp(callee->args[p].name, k->e->args[i]->name))
+        if (!strcmp(callee->args[p].name, call->e->args[operand]->name))
             return (int32_t)p;
     return -1;
 }
 
-static const char *full_name(const dv__schema *s, char *buffer, size_t size)
+/* Prints "ns::name.overload". Returns buffer. */
+static const char *schema_print_full_name(const dv__schema *s, char *buffer, size_t size)
 {
     snprintf(buffer, size, "%s%s%s%s%s", s->ns, *s->ns ? "::" : "", s->name, *s->overload ? "." : "", s->overload);
     return buffer;
 }
 
-static int fail_parameter(checker *c, const dv__schema *callee, const call *k, size_t i)
+/* Fails with the message that the callee has no argument for an operand. Returns DV_ESCHEMA. */
+static int formula_fail_no_parameter(formula_checker *c, const dv__schema *callee, const formula_call *call, size_t operand)
 {
     char name[256];
-    const dv__expr *e = k->e->args[i];
-    if (i < k->npositional)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "too many arguments: %s", callee->text);
-    return dv__fail_at(
-        DV_ESCHEMA, c->text, e->at, "%s has no argument '%s': %s", full_name(callee, name, sizeof name), e->name, callee->text);
+    const dv__expr *e = call->e->args[operand];
+    if (operand < call->npositional)
+        return dv__fail_at_column(DV_ESCHEMA, c->text, e->at, "too many arguments: %s", callee->text);
+    return dv__fail_at_column(DV_ESCHEMA, c->text, e->at, "%s has no argument '%s': %s",
+        schema_print_full_name(callee, name, sizeof name), e->name, callee->text);
 }
 
-/* Whether the call fits this callee; with the reason in the error message. */
-static int match(checker *c, const dv__schema *callee, const call *k)
+/* Checks that a call fits this callee: each operand's name and type, and all required arguments. Fails with the reason. */
+static int formula_check_fits_callee(formula_checker *c, const dv__schema *callee, const formula_call *call)
 {
     char name[256], what[512];
-    full_name(callee, name, sizeof name);
+    schema_print_full_name(callee, name, sizeof name);
     bool *given = DV__ARENA_ARRAY(&c->scratch, bool, callee->nargs);
     if (!given)
         return DV_ENOMEM;
     for (size_t p = 0; p < callee->nargs; p++)
-        if (dv__argument_writes(&callee->args[p]))
-            return dv__fail_at(DV_ESCHEMA, c->text, k->e->at,
+        if (dv__argument_is_written(&callee->args[p]))
+            return dv__fail_at_column(DV_ESCHEMA, c->text, call->e->at,
                 "%s writes its argument '%s'; a formula may only call operators that write nothing", name, callee->args[p].name);
-    for (size_t i = 0; i < k->e->n; i++) {
-        const int32_t p = parameter(callee, k, i);
+    for (size_t i = 0; i < call->e->n; i++) {
+        const int32_t p = formula_find_parameter_index_of_operand(callee, call, i);
         if (p < 0)
-            return fail_parameter(c, callee, k, i);
-        const dv__expr *e = i < k->npositional ? k->e->args[i] : k->e->args[i]->args[0];
+            return formula_fail_no_parameter(c, callee, call, i);
+        const dv__expr *e = i < call->npositional ? call->e->args[i] : call->e->args[i]->args[0];
         if (given[p])
-            return dv__fail_at(DV_ESCHEMA, c->text, e->at, "argument '%s' of %s is given twice", callee->args[p].name, name);
+            return dv__fail_at_column(
+                DV_ESCHEMA, c->text, e->at, "argument '%s' of %s is given twice", callee->args[p].name, name);
         given[p] = true;
-        if (!dv__formula_fits(callee->args[p].type, k->values[i])) {
+        if (!dv__formula_type_accepts_value(callee->args[p].type, call->values[i])) {
             snprintf(what, sizeof what, "argument '%.100s' of %.200s is", callee->args[p].name, name);
-            return dv__formula_mismatch(c, e, what, callee->args[p].type, k->values[i]);
+            return dv__formula_fail_wrong_type(c, e, what, callee->args[p].type, call->values[i]);
         }
     }
     for (size_t p = 0; p < callee->nargs; p++)
-        if (!given[p] && !callee->args[p].def.has)
-            return dv__fail_at(DV_ESCHEMA, c->text, k->e->at, "argument '%s' is missing: %s", callee->args[p].name, callee->text);
+        if (!given[p] && !callee->args[p].def.is_set)
+            return dv__fail_at_column(
+                DV_ESCHEMA, c->text, call->e->at, "argument '%s' is missing: %s", callee->args[p].name, callee->text);
     return DV_OK;
 }
 
-static int take_callee(checker *c, const dv__schema *callee, const call *k, const value **out)
+/* Sets the call's full operator name and which argument each named operand gives; *out: the type of its result. Returns a
+ * status. */
+static int formula_set_callee(formula_checker *c, const dv__schema *callee, const formula_call *call, const formula_value **out)
 {
     char name[512];
-    full_name(callee, name, sizeof name);
-    k->e->name = dv__arena_strndup(c->arena, name, strlen(name));
-    if (!k->e->name)
+    schema_print_full_name(callee, name, sizeof name);
+    call->e->name = dv__arena_strndup(c->arena, name, strlen(name));
+    if (!call->e->name)
         return DV_ENOMEM;
-    for (size_t i = k->npositional; i < k->e->n; i++)
-        k->e->args[i]->ref = parameter(callee, k, i);
+    for (size_t i = call->npositional; i < call->e->n; i++)
+        call->e->args[i]->ref = formula_find_parameter_index_of_operand(callee, call, i);
     if (callee->nreturns == 1)
-        return give(c, VALUE_KNOWN, callee->returns[0].type, out);
-    value *v = dv__formula_value(c, callee->nreturns ? VALUE_TUPLE : VALUE_NOTHING, NULL);
+        return formula_make_value(c, VALUE_TYPED, callee->returns[0].type, out);
+    formula_value *v = dv__formula_value_new(c, callee->nreturns ? VALUE_TUPLE : VALUE_VOID, NULL);
     if (!v)
         return DV_ENOMEM;
     v->callee = callee;
@@ -491,255 +531,289 @@ static int take_callee(checker *c, const dv__schema *callee, const call *k, cons
     return DV_OK;
 }
 
-static int no_overload(checker *c, const call *k, size_t n)
+/* Fails with the types of the operands and the schemas of all overloads, of which none fits. Returns DV_ESCHEMA. */
+static int formula_fail_no_overload(formula_checker *c, const formula_call *call, size_t noverloads)
 {
-    dv__text types = { 0 };
-    for (size_t i = 0; i < k->e->n; i++) {
-        dv__text_puts(&types, i ? ", " : "");
-        if (i >= k->npositional)
-            dv__text_add(&types, "%s=", k->e->args[i]->name);
-        dv__formula_value_print(k->values[i], &types);
+    dv__strbuf types = { 0 };
+    for (size_t i = 0; i < call->e->n; i++) {
+        dv__strbuf_append_str(&types, i ? ", " : "");
+        if (i >= call->npositional)
+            dv__strbuf_printf(&types, "%s=", call->e->args[i]->name);
+        dv__formula_value_print_type(call->values[i], &types);
     }
-    dv__text all = { 0 };
-    for (size_t i = 0; i < n; i++) {
+    dv__strbuf all = { 0 };
+    for (size_t i = 0; i < noverloads; i++) {
         const dv__schema *candidate = NULL;
-        if (!c->lookup(c->user, k->e->name, i, &candidate) && candidate)
-            dv__text_add(&all, "%s%s", i ? "; " : "", candidate->text);
+        if (!c->lookup(c->user, call->e->name, i, &candidate) && candidate)
+            dv__strbuf_printf(&all, "%s%s", i ? "; " : "", candidate->text);
     }
-    const int status = dv__fail_at(DV_ESCHEMA, c->text, k->e->at, "no overload of %s takes (%s); there are: %s", k->e->name,
-        types.data ? types.data : "", all.data ? all.data : "?");
-    dv__text_deinit(&types);
-    dv__text_deinit(&all);
+    const int status = dv__fail_at_column(DV_ESCHEMA, c->text, call->e->at, "no overload of %s takes (%s); there are: %s",
+        call->e->name, types.data ? types.data : "", all.data ? all.data : "?");
+    dv__strbuf_deinit(&types);
+    dv__strbuf_deinit(&all);
     return status;
 }
 
-static int check_operator(checker *c, const call *k, const value **out)
+/* Finds the first overload that the call fits; *out: the type of its result. An operator that is not known yet fits. Returns a
+ * status. */
+static int formula_check_operator_call(formula_checker *c, const formula_call *call, const formula_value **out)
 {
     int status = DV_OK;
-    k->e->ref = DV__FORMULA_OPERATOR;
+    call->e->ref = DV__FORMULA_OPERATOR;
     for (size_t i = 0;; i++) {
         const dv__schema *callee = NULL;
-        const int found = c->lookup ? c->lookup(c->user, k->e->name, i, &callee) : DV_OK;
+        const int found = c->lookup ? c->lookup(c->user, call->e->name, i, &callee) : DV_OK;
         if (found)
-            return found == DV_ENOMEM ? found : dv__fail_at(found, c->text, k->e->at, "%s", dv_last_error());
+            return found == DV_ENOMEM ? found : dv__fail_at_column(found, c->text, call->e->at, "%s", dv_last_error());
         if (!callee)
-            return !i ? give(c, VALUE_UNKNOWN, NULL, out) : i == 1 ? status : no_overload(c, k, i);
-        if (!(status = match(c, callee, k)))
-            return take_callee(c, callee, k, out);
+            return !i ? formula_make_value(c, VALUE_UNKNOWN, NULL, out) : i == 1 ? status : formula_fail_no_overload(c, call, i);
+        if (!(status = formula_check_fits_callee(c, callee, call)))
+            return formula_set_callee(c, callee, call, out);
         if (status == DV_ENOMEM)
             return status;
     }
 }
 
-static int check_call(checker *c, dv__expr *e, const value **out)
+/* Checks a call of a built-in function or of an operator. Returns a status. */
+static int formula_check_call(formula_checker *c, dv__expr *e, const formula_value **out)
 {
     static const struct {
         const char *name;
-        int (*check)(checker *, dv__expr *, const value **);
+        int (*check)(formula_checker *, dv__expr *, const formula_value **);
     } builtins[] = {
-        { "if", check_if },
-        { "present", check_present },
-        { "needs", check_needs },
-        { "len", check_len },
+        { "if", formula_check_if },
+        { "present", formula_check_present },
+        { "needs", formula_check_needs },
+        { "len", formula_check_len },
     };
     for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; i++)
         if (!strcmp(e->name, builtins[i].name))
             return builtins[i].check(c, e, out);
-    call k = { .e = e, .values = DV__ARENA_ARRAY(&c->scratch, const value *, e->n) };
+    formula_call k = { .e = e, .values = DV__ARENA_ARRAY(&c->scratch, const formula_value *, e->n) };
     if (!k.values)
         return DV_ENOMEM;
     for (size_t i = 0; i < e->n; i++) {
         const bool keyword = e->args[i]->kind == DV__EXPR_KEYWORD;
         if (!keyword && k.npositional < i)
-            return dv__fail_at(DV_ESCHEMA, c->text, e->args[i]->at, "a positional argument may not follow a named one");
+            return dv__fail_at_column(DV_ESCHEMA, c->text, e->args[i]->at, "a positional argument may not follow a named one");
         k.npositional += !keyword;
         const int status = dv__formula_check(c, keyword ? &e->args[i]->args[0] : &e->args[i], &k.values[i]);
         if (status)
             return status;
     }
-    return check_operator(c, &k, out);
+    return formula_check_operator_call(c, &k, out);
 }
 
-/* ---- Arithmetic ---- */
+/* ---- Arithmetic ---------------------------------------------------------------------------------------------------------- */
 
-/* Replace *e by name(a, b); b NULL: name(a). */
-static int become_call(
-    checker *c, dv__expr **e, const char *name, dv__expr *a, const value *va, dv__expr *b, const value *vb, const value **out)
+/* Replaces *e by the call name(a, b); b NULL: name(a). Returns a status. */
+static int formula_replace_by_call(formula_checker *c, dv__expr **e, const char *name, dv__expr *a, const formula_value *va,
+    dv__expr *b, const formula_value *vb, const formula_value **out)
 {
-    dv__expr *made = dv__formula_node(c, DV__EXPR_CALL, (*e)->at, b ? 2 : 1);
-    const value **values = DV__ARENA_ARRAY(&c->scratch, const value *, 2);
-    if (!made || !values || !(made->name = dv__arena_strndup(c->arena, name, strlen(name))))
+    dv__expr *replacement = dv__formula_expr_new(c, DV__EXPR_CALL, (*e)->at, b ? 2 : 1);
+    const formula_value **values = DV__ARENA_ARRAY(&c->scratch, const formula_value *, 2);
+    if (!replacement || !values || !(replacement->name = dv__arena_strndup(c->arena, name, strlen(name))))
         return DV_ENOMEM;
-    made->args[0] = a;
+    replacement->args[0] = a;
     values[0] = va;
     if (b) {
-        made->args[1] = b;
+        replacement->args[1] = b;
         values[1] = vb;
     }
-    made->depth = (uint16_t)((b && b->depth > a->depth ? b->depth : a->depth) + 1);
-    *e = made;
-    const call k = { made, values, made->n };
-    return check_operator(c, &k, out);
+    replacement->depth = (uint16_t)((b && b->depth > a->depth ? b->depth : a->depth) + 1);
+    *e = replacement;
+    const formula_call k = { replacement, values, replacement->n };
+    return formula_check_operator_call(c, &k, out);
 }
 
-static int tensor_arithmetic(checker *c, dv__expr **e, const value *a, const value *b, const value **out)
+/* Replaces *e, arithmetic with a tensor operand, by calls such as add(x, y). Returns a status. */
+static int formula_check_tensor_arithmetic(
+    formula_checker *c, dv__expr **e, const formula_value *a, const formula_value *b, const formula_value **out)
 {
     const enum dv__expr_kind kind = (*e)->kind;
     dv__expr *x = (*e)->args[0], *y = (*e)->args[1];
-    const bool number_first = !maybe_tensor(a);
-    if (!number_first && !maybe_tensor(b) && !known(b, is_number))
-        return dv__formula_mismatch(c, y, "arithmetic needs numbers and tensors: expected", TYPE(TENSOR), b);
-    if (number_first && !known(a, is_number))
-        return dv__formula_mismatch(c, x, "arithmetic needs numbers and tensors: expected", TYPE(TENSOR), a);
+    const bool number_first = !value_can_be_tensor(a);
+    if (!number_first && !value_can_be_tensor(b) && !value_type_satisfies(b, type_is_number))
+        return dv__formula_fail_wrong_type(c, y, "arithmetic needs numbers and tensors: expected", DV__BASE_TYPE(TENSOR), b);
+    if (number_first && !value_type_satisfies(a, type_is_number))
+        return dv__formula_fail_wrong_type(c, x, "arithmetic needs numbers and tensors: expected", DV__BASE_TYPE(TENSOR), a);
     switch (kind) {
     case DV__EXPR_ADD:
-        return number_first ? become_call(c, e, "add", y, b, x, a, out) : become_call(c, e, "add", x, a, y, b, out);
+        return number_first ? formula_replace_by_call(c, e, "add", y, b, x, a, out)
+                            : formula_replace_by_call(c, e, "add", x, a, y, b, out);
     case DV__EXPR_MUL:
-        return number_first ? become_call(c, e, "mul", y, b, x, a, out) : become_call(c, e, "mul", x, a, y, b, out);
+        return number_first ? formula_replace_by_call(c, e, "mul", y, b, x, a, out)
+                            : formula_replace_by_call(c, e, "mul", x, a, y, b, out);
     case DV__EXPR_SUB:
-        return number_first ? become_call(c, e, "rsub", y, b, x, a, out) : become_call(c, e, "sub", x, a, y, b, out);
+        return number_first ? formula_replace_by_call(c, e, "rsub", y, b, x, a, out)
+                            : formula_replace_by_call(c, e, "sub", x, a, y, b, out);
     case DV__EXPR_DIV:
         if (!number_first)
-            return become_call(c, e, "div", x, a, y, b, out);
-        const value *inverse;
-        const int status = become_call(c, e, "reciprocal", y, b, NULL, NULL, &inverse);
-        return status ? status : become_call(c, e, "mul", *e, inverse, x, a, out);
+            return formula_replace_by_call(c, e, "div", x, a, y, b, out);
+        const formula_value *inverse;
+        const int status = formula_replace_by_call(c, e, "reciprocal", y, b, NULL, NULL, &inverse);
+        return status ? status : formula_replace_by_call(c, e, "mul", *e, inverse, x, a, out);
     default: break;
     }
-    return dv__fail_at(DV_ESCHEMA, c->text, (*e)->at, "only + - * / work on tensors; expected a call");
+    return dv__fail_at_column(DV_ESCHEMA, c->text, (*e)->at, "only + - * / work on tensors; expected a call");
 }
 
-static int check_arithmetic(checker *c, dv__expr **e, const value **out)
+/* Checks arithmetic. With a tensor operand *e becomes a call. Returns a status. */
+static int formula_check_arithmetic(formula_checker *c, dv__expr **e, const formula_value **out)
 {
-    const value *a, *b = NULL;
+    const formula_value *a, *b = NULL;
     int status = dv__formula_check(c, &(*e)->args[0], &a);
     if (!status && (*e)->n == 2)
         status = dv__formula_check(c, &(*e)->args[1], &b);
     if (status)
         return status;
     const enum dv__expr_kind kind = (*e)->kind;
-    if (maybe_tensor(a) || (b && maybe_tensor(b)))
-        return kind == DV__EXPR_NEG ? become_call(c, e, "neg", (*e)->args[0], a, NULL, NULL, out)
-                                    : tensor_arithmetic(c, e, a, b, out);
-    if (!known(a, is_number))
-        return dv__formula_mismatch(c, (*e)->args[0], "arithmetic needs numbers and tensors: expected", TYPE(SCALAR), a);
-    if (b && !known(b, is_number))
-        return dv__formula_mismatch(c, (*e)->args[1], "arithmetic needs numbers and tensors: expected", TYPE(SCALAR), b);
+    if (value_can_be_tensor(a) || (b && value_can_be_tensor(b)))
+        return kind == DV__EXPR_NEG ? formula_replace_by_call(c, e, "neg", (*e)->args[0], a, NULL, NULL, out)
+                                    : formula_check_tensor_arithmetic(c, e, a, b, out);
+    if (!value_type_satisfies(a, type_is_number))
+        return dv__formula_fail_wrong_type(
+            c, (*e)->args[0], "arithmetic needs numbers and tensors: expected", DV__BASE_TYPE(SCALAR), a);
+    if (b && !value_type_satisfies(b, type_is_number))
+        return dv__formula_fail_wrong_type(
+            c, (*e)->args[1], "arithmetic needs numbers and tensors: expected", DV__BASE_TYPE(SCALAR), b);
     if (a->type->kind == DV__TYPE_SCALAR || a->type->kind == DV__TYPE_COMPLEX)
-        return give(c, VALUE_KNOWN, a->type, out);
+        return formula_make_value(c, VALUE_TYPED, a->type, out);
     if (b && (b->type->kind == DV__TYPE_SCALAR || b->type->kind == DV__TYPE_COMPLEX))
-        return give(c, VALUE_KNOWN, b->type, out);
-    const bool floating = kind == DV__EXPR_DIV || is_float(a->type) || (b && is_float(b->type));
-    return give(c, VALUE_KNOWN, floating ? TYPE(FLOAT) : TYPE(INT), out);
+        return formula_make_value(c, VALUE_TYPED, b->type, out);
+    const bool floating = kind == DV__EXPR_DIV || type_is_float(a->type) || (b && type_is_float(b->type));
+    return formula_make_value(c, VALUE_TYPED, floating ? DV__BASE_TYPE(FLOAT) : DV__BASE_TYPE(INT), out);
 }
 
-/* Only values of one class can be equal. A Scalar is a number here, and may be a boolean too. */
-static enum dv__ctype class_of(const value *v)
+/* Returns a class of values for comparisons: only values of one class can be equal. A Scalar is of the class of numbers, and
+ * may be a boolean too. */
+static enum dv__type_kind value_get_comparison_class(const formula_value *v)
 {
     switch (v->kind) {
-    case VALUE_KNOWN: return dv__type_of_argument(v->type);
-    case VALUE_LIST: return DV__CTYPE_LIST;
-    case VALUE_NONE: return DV__CTYPE_NONE;
-    default: return DV__CTYPE_OTHER;
+    case VALUE_TYPED: return dv__type_get_contract_kind(v->type);
+    case VALUE_LIST: return DV__TYPE_LIST;
+    case VALUE_NONE: return DV__TYPE_NONE;
+    default: return DV__TYPE_OTHER;
     }
 }
 
-static bool is_device(const dv__type *t) { return (t->kind == DV__TYPE_OPTIONAL ? t->elems[0] : t)->kind == DV__TYPE_DEVICE; }
-static bool is_scalar(const dv__type *t) { return (t->kind == DV__TYPE_OPTIONAL ? t->elems[0] : t)->kind == DV__TYPE_SCALAR; }
-static bool is_optional(const dv__type *t) { return t->kind == DV__TYPE_OPTIONAL; }
-static bool counts(const value *v) { return class_of(v) == DV__CTYPE_INT || class_of(v) == DV__CTYPE_NUMBER; }
-
-static const char *class_text(const value *v)
+/* True for Device and Device?. */
+static bool type_is_device_or_optional_device(const dv__type *t)
 {
-    const enum dv__ctype class = class_of(v);
-    return class == DV__CTYPE_NONE ? "None"
-        : known(v, is_device)      ? "a device"
-        : class == DV__CTYPE_OTHER ? "a value that cannot be compared"
-                                   : dv__ctype_text(class);
+    return (t->kind == DV__TYPE_OPTIONAL ? t->elems[0] : t)->kind == DV__TYPE_DEVICE;
+}
+/* True for Scalar and Scalar?. */
+static bool type_is_scalar_or_optional_scalar(const dv__type *t)
+{
+    return (t->kind == DV__TYPE_OPTIONAL ? t->elems[0] : t)->kind == DV__TYPE_SCALAR;
+}
+static bool type_is_optional(const dv__type *t) { return t->kind == DV__TYPE_OPTIONAL; }
+static bool value_is_number(const formula_value *v)
+{
+    return value_get_comparison_class(v) == DV__TYPE_INT || value_get_comparison_class(v) == DV__TYPE_NUMBER;
 }
 
-/* Whether b, at e, can be compared with a. */
-static int check_classes(checker *c, bool ordered, const value *a, const dv__expr *e, const value *b)
+/* Returns a noun for messages, such as "an integer". */
+static const char *value_class_get_noun(const formula_value *v)
 {
-    const enum dv__ctype class = class_of(a);
-    if (a->kind == VALUE_UNKNOWN || b->kind == VALUE_UNKNOWN || (counts(a) && counts(b)))
+    const enum dv__type_kind class = value_get_comparison_class(v);
+    return class == DV__TYPE_NONE                                    ? "None"
+        : value_type_satisfies(v, type_is_device_or_optional_device) ? "a device"
+        : class == DV__TYPE_OTHER                                    ? "a value that cannot be compared"
+                                                                     : dv__type_rows[class].text;
+}
+
+/* Checks that a value b, at expression e, can be compared with a. is_ordered: by < or >, which needs numbers. Fails with the
+ * reason. */
+static int formula_check_comparable(
+    formula_checker *c, bool is_ordered, const formula_value *a, const dv__expr *e, const formula_value *b)
+{
+    const enum dv__type_kind class = value_get_comparison_class(a);
+    if (a->kind == VALUE_UNKNOWN || b->kind == VALUE_UNKNOWN || (value_is_number(a) && value_is_number(b)))
         return DV_OK;
-    if (ordered)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "expected a number, found %s", class_text(counts(a) ? b : a));
-    if ((b->kind == VALUE_NONE && known(a, is_optional)) || (a->kind == VALUE_NONE && known(b, is_optional)) ||
-        (class == DV__CTYPE_BOOL && known(b, is_scalar)) || (class_of(b) == DV__CTYPE_BOOL && known(a, is_scalar)))
+    if (is_ordered)
+        return dv__fail_at_column(
+            DV_ESCHEMA, c->text, e->at, "expected a number, found %s", value_class_get_noun(value_is_number(a) ? b : a));
+    if ((b->kind == VALUE_NONE && value_type_satisfies(a, type_is_optional)) ||
+        (a->kind == VALUE_NONE && value_type_satisfies(b, type_is_optional)) ||
+        (class == DV__TYPE_BOOL && value_type_satisfies(b, type_is_scalar_or_optional_scalar)) ||
+        (value_get_comparison_class(b) == DV__TYPE_BOOL && value_type_satisfies(a, type_is_scalar_or_optional_scalar)))
         return DV_OK;
-    const bool device = known(a, is_device);
-    if (class >= DV__CTYPE_RUN && !device)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "%s cannot be compared", class_text(a));
-    if (class != class_of(b) || device != known(b, is_device))
-        return dv__fail_at(
-            DV_ESCHEMA, c->text, e->at, "expected %s, found %s: they can never be equal", class_text(a), class_text(b));
+    const bool device = value_type_satisfies(a, type_is_device_or_optional_device);
+    if (class != DV__TYPE_NONE && !dv__type_kind_is_scalar(class) && !device)
+        return dv__fail_at_column(DV_ESCHEMA, c->text, e->at, "%s cannot be compared", value_class_get_noun(a));
+    if (class != value_get_comparison_class(b) || device != value_type_satisfies(b, type_is_device_or_optional_device))
+        return dv__fail_at_column(DV_ESCHEMA, c->text, e->at, "expected %s, found %s: they can never be equal",
+            value_class_get_noun(a), value_class_get_noun(b));
     return DV_OK;
 }
 
-/* a == b, a < b, and a in b c: the first operand with each other one. */
-static int check_comparison(checker *c, dv__expr *e, const value **out)
+/* Checks a == b, a < b and `a in b c`: the first operand is compared with each later one. Returns a status. */
+static int formula_check_comparison(formula_checker *c, dv__expr *e, const formula_value **out)
 {
-    const value *first = NULL, *v;
+    const formula_value *first = NULL, *v;
     const bool ordered = e->kind != DV__EXPR_EQ && e->kind != DV__EXPR_NE && e->kind != DV__EXPR_IN;
     for (uint32_t i = 0; i < e->n; i++) {
         int status = dv__formula_check(c, &e->args[i], &v);
-        if (!status && known(v, is_tensor_type))
-            status = dv__fail_at(
+        if (!status && value_type_satisfies(v, type_is_tensor))
+            status = dv__fail_at_column(
                 DV_ESCHEMA, c->text, e->args[i]->at, "a condition is about numbers, not about what is in a tensor");
         if (!status && first)
-            status = check_classes(c, ordered, first, e->args[i], v);
+            status = formula_check_comparable(c, ordered, first, e->args[i], v);
         if (status)
             return status;
         first = first ? first : v;
     }
-    return give(c, VALUE_KNOWN, TYPE(BOOL), out);
+    return formula_make_value(c, VALUE_TYPED, DV__BASE_TYPE(BOOL), out);
 }
 
-static int check_logic(checker *c, dv__expr *e, const value **out)
+/* Checks and, or, not: all operands must be booleans. Returns a status. */
+static int formula_check_logic(formula_checker *c, dv__expr *e, const formula_value **out)
 {
     for (uint32_t i = 0; i < e->n; i++) {
-        const value *v;
+        const formula_value *v;
         const int status = dv__formula_check(c, &e->args[i], &v);
         if (status)
             return status;
-        if (!maybe(v, is_bool))
-            return dv__formula_mismatch(c, e->args[i], "expected", TYPE(BOOL), v);
+        if (!value_can_satisfy(v, type_is_bool))
+            return dv__formula_fail_wrong_type(c, e->args[i], "expected", DV__BASE_TYPE(BOOL), v);
     }
-    return give(c, VALUE_KNOWN, TYPE(BOOL), out);
+    return formula_make_value(c, VALUE_TYPED, DV__BASE_TYPE(BOOL), out);
 }
 
-/* ---- Parts ---- */
+/* ---- Attributes, subscripts and lists ------------------------------------------------------------------------------------ */
 
-static int check_attribute(checker *c, dv__expr *e, const value **out)
+/* Checks x.shape, .ndim, .dtype, .device or .numel of a tensor. Returns a status. */
+static int formula_check_attribute(formula_checker *c, dv__expr *e, const formula_value **out)
 {
+    static const dv__type *const element = DV__BASE_TYPE(INT);
+    static const dv__type ints = { DV__TYPE_LIST, -1, NULL, &element, 1 };
     static const struct {
         const char *name;
-        int type;
+        const dv__type *type;
     } attributes[] = {
-        { "shape", T_INTS },
-        { "ndim", T_INT },
-        { "dtype", T_DTYPE },
-        { "device", T_DEVICE },
-        { "numel", T_INT },
+        { "shape", &ints },
+        { "ndim", DV__BASE_TYPE(INT) },
+        { "dtype", DV__BASE_TYPE(DTYPE) },
+        { "device", DV__BASE_TYPE(DEVICE) },
+        { "numel", DV__BASE_TYPE(INT) },
     };
-    const value *of;
-    const int status = e->args[0]->kind == DV__EXPR_NAME ? check_name(c, e->args[0], true, &of)
+    const formula_value *of;
+    const int status = e->args[0]->kind == DV__EXPR_NAME ? formula_check_name(c, e->args[0], true, &of)
                                                          : dv__formula_check(c, &e->args[0], &of);
     if (status)
         return status;
-    if (!maybe_tensor(of))
-        return dv__formula_mismatch(c, e, "expected", TYPE(TENSOR), of);
+    if (!value_can_be_tensor(of))
+        return dv__formula_fail_wrong_type(c, e, "expected", DV__BASE_TYPE(TENSOR), of);
     for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++)
         if (!strcmp(e->name, attributes[i].name))
-            return give(c, VALUE_KNOWN, &dv__formula_types[attributes[i].type], out);
-    return dv__fail_at(
+            return formula_make_value(c, VALUE_TYPED, attributes[i].type, out);
+    return dv__fail_at_column(
         DV_ESCHEMA, c->text, e->at, "a tensor has no '.%s'; there are .shape, .ndim, .dtype, .device, .numel", e->name);
 }
 
-/* A literal integer, also negative. */
-static bool literal(const dv__expr *e, int64_t *i)
+/* Stores a literal integer, also a negative one, in *i. Returns false for any other expression. */
+static bool expr_try_get_literal_int(const dv__expr *e, int64_t *i)
 {
     if (e->kind == DV__EXPR_NEG && e->args[0]->kind == DV__EXPR_INT)
         *i = -e->args[0]->i;
@@ -750,50 +824,54 @@ static bool literal(const dv__expr *e, int64_t *i)
     return true;
 }
 
-static int check_index(checker *c, dv__expr **at, const value **out)
+/* Checks x[i] of a list, a shape or a call with several results, and grads[i], by which *place is replaced. Returns a
+ * status. */
+static int formula_check_subscript(formula_checker *c, dv__expr **place, const formula_value **out)
 {
-    dv__expr *e = *at, *of = e->args[0];
+    dv__expr *e = *place, *of = e->args[0];
     int64_t i = 0;
-    const bool is_literal = literal(e->args[1], &i);
-    if (c->mode == MODE_GRADIENT && of->kind == DV__EXPR_NAME && !strcmp(of->name, "grads") && argument_named(c, "grads") < 0) {
+    const bool is_literal = expr_try_get_literal_int(e->args[1], &i);
+    if (c->mode == MODE_GRADIENT && of->kind == DV__EXPR_NAME && !strcmp(of->name, "grads") &&
+        formula_find_argument_slot(c, "grads") < 0) {
         if (!is_literal)
-            return dv__fail_at(DV_ESCHEMA, c->text, e->args[1]->at, "grads needs a literal index");
-        *at = of;
-        return check_grad(c, of, i, true, out);
+            return dv__fail_at_column(DV_ESCHEMA, c->text, e->args[1]->at, "grads needs a literal index");
+        *place = of;
+        return formula_check_grad(c, of, i, true, out);
     }
-    const value *list, *index;
+    const formula_value *list, *index;
     int status = dv__formula_check(c, &e->args[0], &list);
     if (!status)
         status = dv__formula_check(c, &e->args[1], &index);
     if (status)
         return status;
-    if (!maybe(index, is_int))
-        return dv__formula_mismatch(c, e->args[1], "an index is", TYPE(INT), index);
+    if (!value_can_satisfy(index, type_is_int))
+        return dv__formula_fail_wrong_type(c, e->args[1], "an index is", DV__BASE_TYPE(INT), index);
     if (list->kind == VALUE_UNKNOWN)
-        return give(c, VALUE_UNKNOWN, NULL, out);
+        return formula_make_value(c, VALUE_UNKNOWN, NULL, out);
     if (list->kind == VALUE_TUPLE || list->kind == VALUE_LIST) {
         const size_t n = list->kind == VALUE_LIST ? list->n : list->callee->nreturns;
         if (!is_literal || i < 0 || (size_t)i >= n)
-            return dv__fail_at(DV_ESCHEMA, c->text, e->args[1]->at, "expected a literal index below %zu", n);
+            return dv__fail_at_column(DV_ESCHEMA, c->text, e->args[1]->at, "expected a literal index below %zu", n);
         if (list->kind == VALUE_TUPLE)
-            return give(c, VALUE_KNOWN, list->callee->returns[i].type, out);
+            return formula_make_value(c, VALUE_TYPED, list->callee->returns[i].type, out);
         *out = list->elems[i];
         return DV_OK;
     }
-    if (list->kind == VALUE_KNOWN && list->type->kind == DV__TYPE_LIST)
-        return give(c, VALUE_KNOWN, list->type->elems[0], out);
-    dv__text found = { 0 };
-    dv__formula_value_print(list, &found);
-    status = dv__fail_at(DV_ESCHEMA, c->text, e->at, "only a list, a shape or a call with several results has an index, found %s",
-        found.data ? found.data : "?");
-    dv__text_deinit(&found);
+    if (list->kind == VALUE_TYPED && list->type->kind == DV__TYPE_LIST)
+        return formula_make_value(c, VALUE_TYPED, list->type->elems[0], out);
+    dv__strbuf found = { 0 };
+    dv__formula_value_print_type(list, &found);
+    status = dv__fail_at_column(DV_ESCHEMA, c->text, e->at,
+        "only a list, a shape or a call with several results has an index, found %s", found.data ? found.data : "?");
+    dv__strbuf_deinit(&found);
     return status;
 }
 
-static int check_list(checker *c, dv__expr *e, const value **out)
+/* Checks the elements of a written list [a, b]. Returns a status. */
+static int formula_check_list(formula_checker *c, dv__expr *e, const formula_value **out)
 {
-    const value **elems = DV__ARENA_ARRAY(&c->scratch, const value *, e->n);
-    value *v = dv__formula_value(c, VALUE_LIST, NULL);
+    const formula_value **elems = DV__ARENA_ARRAY(&c->scratch, const formula_value *, e->n);
+    formula_value *v = dv__formula_value_new(c, VALUE_LIST, NULL);
     if (!elems || !v)
         return DV_ENOMEM;
     for (uint32_t i = 0; i < e->n; i++) {
@@ -807,39 +885,39 @@ static int check_list(checker *c, dv__expr *e, const value **out)
     return DV_OK;
 }
 
-int dv__formula_check(checker *c, dv__expr **at, const value **out)
+int dv__formula_check(formula_checker *c, dv__expr **at, const formula_value **out)
 {
     dv__expr *e = *at;
     switch (e->kind) {
-    case DV__EXPR_INT: return give(c, VALUE_KNOWN, TYPE(INT), out);
-    case DV__EXPR_FLOAT: return give(c, VALUE_KNOWN, TYPE(FLOAT), out);
-    case DV__EXPR_STRING: return give(c, VALUE_KNOWN, TYPE(STR), out);
-    case DV__EXPR_BOOL: return give(c, VALUE_KNOWN, TYPE(BOOL), out);
-    case DV__EXPR_NONE: return give(c, VALUE_NONE, NULL, out);
-    case DV__EXPR_NAME: return check_name(c, e, false, out);
-    case DV__EXPR_ATTR: return check_attribute(c, e, out);
-    case DV__EXPR_INDEX: return check_index(c, at, out);
-    case DV__EXPR_CALL: return check_call(c, e, out);
-    case DV__EXPR_LIST: return check_list(c, e, out);
+    case DV__EXPR_INT: return formula_make_value(c, VALUE_TYPED, DV__BASE_TYPE(INT), out);
+    case DV__EXPR_FLOAT: return formula_make_value(c, VALUE_TYPED, DV__BASE_TYPE(FLOAT), out);
+    case DV__EXPR_STRING: return formula_make_value(c, VALUE_TYPED, DV__BASE_TYPE(STRING), out);
+    case DV__EXPR_BOOL: return formula_make_value(c, VALUE_TYPED, DV__BASE_TYPE(BOOL), out);
+    case DV__EXPR_NONE: return formula_make_value(c, VALUE_NONE, NULL, out);
+    case DV__EXPR_NAME: return formula_check_name(c, e, false, out);
+    case DV__EXPR_ATTR: return formula_check_attribute(c, e, out);
+    case DV__EXPR_SUBSCRIPT: return formula_check_subscript(c, at, out);
+    case DV__EXPR_CALL: return formula_check_call(c, e, out);
+    case DV__EXPR_LIST: return formula_check_list(c, e, out);
     case DV__EXPR_NEG:
     case DV__EXPR_ADD:
     case DV__EXPR_SUB:
     case DV__EXPR_MUL:
     case DV__EXPR_DIV:
     case DV__EXPR_FLOORDIV:
-    case DV__EXPR_MOD: return check_arithmetic(c, at, out);
+    case DV__EXPR_MOD: return formula_check_arithmetic(c, at, out);
     case DV__EXPR_EQ:
     case DV__EXPR_NE:
     case DV__EXPR_LT:
     case DV__EXPR_LE:
     case DV__EXPR_GT:
     case DV__EXPR_GE:
-    case DV__EXPR_IN: return check_comparison(c, e, out);
+    case DV__EXPR_IN: return formula_check_comparison(c, e, out);
     case DV__EXPR_AND:
     case DV__EXPR_OR:
-    case DV__EXPR_NOT: return check_logic(c, e, out);
-    case DV__EXPR_STAR:
+    case DV__EXPR_NOT: return formula_check_logic(c, e, out);
+    case DV__EXPR_VARIADIC:
     case DV__EXPR_KEYWORD: break;
     }
-    return dv__fail_at(DV_ESYNTAX, c->text, e->at, "expected a value");
+    return dv__fail_at_column(DV_ESYNTAX, c->text, e->at, "expected a value");
 }

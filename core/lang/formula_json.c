@@ -1,67 +1,69 @@
 /* Formulas as JSON (docs/json.md). */
 #include "lang/formula_internal.h"
 
-static void print(const dv__expr *e, const dv__schema *s, dv__text *to);
+static void formula_json_expr(const dv__expr *e, const dv__schema *s, dv__strbuf *to);
 
-static void print_name(const dv__expr *e, const dv__schema *s, dv__text *to)
+/* Writes a name by its meaning: ["arg", "x"], ["result", 0], ["grad", 0] and so on. */
+static void formula_json_name(const dv__expr *e, const dv__schema *s, dv__strbuf *to)
 {
     const bool argument = e->ref < (int32_t)s->nargs;
     switch (e->role) {
-    case DV__ROLE_ARG: dv__text_puts(to, "[\"arg\""); break;
-    case DV__ROLE_RESULT: dv__text_add(to, "[\"result\", %d]", (int)e->ref - (int)s->nargs); return;
+    case DV__ROLE_ARGUMENT: dv__strbuf_append_str(to, "[\"arg\""); break;
+    case DV__ROLE_RESULT: dv__strbuf_printf(to, "[\"result\", %d]", (int)e->ref - (int)s->nargs); return;
     case DV__ROLE_GRAD:
         if (!argument) {
-            dv__text_add(to, "[\"grad\", %d]", (int)e->ref - (int)s->nargs);
+            dv__strbuf_printf(to, "[\"grad\", %d]", (int)e->ref - (int)s->nargs);
             return;
         }
-        dv__text_puts(to, "[\"grad_of\"");
+        dv__strbuf_append_str(to, "[\"grad_of\"");
         break;
-    case DV__ROLE_TANGENT: dv__text_puts(to, "[\"tangent\""); break;
+    case DV__ROLE_TANGENT: dv__strbuf_append_str(to, "[\"tangent\""); break;
     default:
-        dv__text_puts(to, "[\"dtype\"");
-        dv__json_text(to, NULL, e->name);
-        dv__text_puts(to, "]");
+        dv__strbuf_append_str(to, "[\"dtype\"");
+        dv__json_write_member(to, NULL, e->name);
+        dv__strbuf_append_str(to, "]");
         return;
     }
-    dv__json_text(to, NULL, s->args[e->ref].name);
-    dv__text_puts(to, "]");
+    dv__json_write_member(to, NULL, s->args[e->ref].name);
+    dv__strbuf_append_str(to, "]");
 }
 
-static void print_operands(const dv__expr *e, const dv__schema *s, dv__text *to)
+/* Writes the operands and the closing bracket of a node. */
+static void formula_json_operands(const dv__expr *e, const dv__schema *s, dv__strbuf *to)
 {
     for (uint32_t i = 0; i < e->n; i++) {
-        dv__json_key(to, NULL);
-        print(e->args[i], s, to);
+        dv__json_write_key(to, NULL);
+        formula_json_expr(e->args[i], s, to);
     }
-    dv__text_puts(to, "]");
+    dv__strbuf_append_str(to, "]");
 }
 
-/* ["call", "base::mul", X, Y, ["keyword", "alpha", Z]], but ["if", C, X, Y] */
-static void print_call(const dv__expr *e, const dv__schema *s, dv__text *to)
+/* Writes a call as ["call", "base::mul", X, Y, ["keyword", "alpha", Z]], of a built-in function as ["if", C, X, Y]. */
+static void formula_json_call(const dv__expr *e, const dv__schema *s, dv__strbuf *to)
 {
     if (e->ref == DV__FORMULA_OPERATOR) {
-        dv__text_puts(to, "[\"call\"");
-        dv__json_text(to, NULL, e->name);
+        dv__strbuf_append_str(to, "[\"call\"");
+        dv__json_write_member(to, NULL, e->name);
     } else {
-        dv__text_add(to, "[\"%s\"", e->name);
+        dv__strbuf_printf(to, "[\"%s\"", e->name);
     }
-    print_operands(e, s, to);
+    formula_json_operands(e, s, to);
 }
 
-/* [kind, X, "name"]: attributes and named arguments */
-static void print_with_name(const char *kind, const dv__expr *e, bool name_first, const dv__schema *s, dv__text *to)
+/* Writes an attribute, [kind, X, "name"], or a named operand, [kind, "name", X] (name_first). */
+static void formula_json_named_operand(const char *kind, const dv__expr *e, bool name_first, const dv__schema *s, dv__strbuf *to)
 {
-    dv__text_add(to, "[\"%s\"", kind);
+    dv__strbuf_printf(to, "[\"%s\"", kind);
     if (name_first)
-        dv__json_text(to, NULL, e->name);
-    dv__json_key(to, NULL);
-    print(e->args[0], s, to);
+        dv__json_write_member(to, NULL, e->name);
+    dv__json_write_key(to, NULL);
+    formula_json_expr(e->args[0], s, to);
     if (!name_first)
-        dv__json_text(to, NULL, e->name);
-    dv__text_puts(to, "]");
+        dv__json_write_member(to, NULL, e->name);
+    dv__strbuf_append_str(to, "]");
 }
 
-static void print(const dv__expr *e, const dv__schema *s, dv__text *to)
+static void formula_json_expr(const dv__expr *e, const dv__schema *s, dv__strbuf *to)
 {
     static const char *const names[] = {
 #define EXPR_NAME(kind, json) [DV__EXPR_##kind] = json,
@@ -69,10 +71,10 @@ static void print(const dv__expr *e, const dv__schema *s, dv__text *to)
 #undef EXPR_NAME
     };
     switch (e->kind) {
-    case DV__EXPR_NAME: print_name(e, s, to); return;
-    case DV__EXPR_CALL: print_call(e, s, to); return;
-    case DV__EXPR_ATTR: print_with_name("attr", e, false, s, to); return;
-    case DV__EXPR_KEYWORD: print_with_name("keyword", e, true, s, to); return;
+    case DV__EXPR_NAME: formula_json_name(e, s, to); return;
+    case DV__EXPR_CALL: formula_json_call(e, s, to); return;
+    case DV__EXPR_ATTR: formula_json_named_operand("attr", e, false, s, to); return;
+    case DV__EXPR_KEYWORD: formula_json_named_operand("keyword", e, true, s, to); return;
     case DV__EXPR_INT:
     case DV__EXPR_FLOAT:
     case DV__EXPR_STRING:
@@ -80,56 +82,56 @@ static void print(const dv__expr *e, const dv__schema *s, dv__text *to)
     case DV__EXPR_NONE: dv__expr_json(e, to); return;
     default: break;
     }
-    dv__text_add(to, "[\"%s\"", names[e->kind]);
-    print_operands(e, s, to);
+    dv__strbuf_printf(to, "[\"%s\"", names[e->kind]);
+    formula_json_operands(e, s, to);
 }
 
-void dv__native_json(const dv__native *n, const char *text, const dv__schema *schema, dv__text *to)
+void dv__decomposition_json(const dv__decomposition *n, const char *text, const dv__schema *schema, dv__strbuf *to)
 {
     if (!n) {
-        dv__text_puts(to, "null");
+        dv__strbuf_append_str(to, "null");
         return;
     }
-    dv__text_puts(to, "{");
-    dv__json_text(to, "text", text);
-    dv__text_puts(to, ", \"results\": [");
+    dv__strbuf_append_str(to, "{");
+    dv__json_write_member(to, "text", text);
+    dv__strbuf_append_str(to, ", \"results\": [");
     for (size_t i = 0; i < n->n; i++) {
-        dv__json_key(to, NULL);
-        print(n->results[i], schema, to);
+        dv__json_write_key(to, NULL);
+        formula_json_expr(n->results[i], schema, to);
     }
-    dv__text_puts(to, "], \"writes\": {");
-    for (size_t i = 0; n->writes && i < schema->nargs; i++) {
-        if (!n->writes[i])
+    dv__strbuf_append_str(to, "], \"writes\": {");
+    for (size_t i = 0; n->written_values && i < schema->nargs; i++) {
+        if (!n->written_values[i])
             continue;
-        dv__json_key(to, schema->args[i].name);
-        print(n->writes[i], schema, to);
+        dv__json_write_key(to, schema->args[i].name);
+        formula_json_expr(n->written_values[i], schema, to);
     }
-    dv__text_puts(to, "}}");
+    dv__strbuf_append_str(to, "}}");
 }
 
-void dv__formula_json(const dv__formula *f, const char *text, const dv__schema *schema, dv__text *to)
+void dv__formula_json(const dv__formula *f, const char *text, const dv__schema *schema, dv__strbuf *to)
 {
     if (!f) {
-        dv__text_puts(to, "null");
+        dv__strbuf_append_str(to, "null");
         return;
     }
-    dv__text_puts(to, "{");
-    dv__json_text(to, "text", text);
-    dv__text_puts(to, ", \"clauses\": [");
+    dv__strbuf_append_str(to, "{");
+    dv__json_write_member(to, "text", text);
+    dv__strbuf_append_str(to, ", \"clauses\": [");
     for (size_t i = 0; i < f->n; i++) {
-        const dv__clause *c = &f->clauses[i];
-        dv__text_add(to, "%s{\"targets\": [", i ? ", " : "");
+        const dv__formula_clause *c = &f->clauses[i];
+        dv__strbuf_printf(to, "%s{\"targets\": [", i ? ", " : "");
         for (size_t t = 0; t < c->ntargets; t++)
-            dv__text_add(to, "%s%d", t ? ", " : "", (int)c->targets[t]);
-        dv__text_puts(to, "], \"value\": ");
+            dv__strbuf_printf(to, "%s%d", t ? ", " : "", (int)c->targets[t]);
+        dv__strbuf_append_str(to, "], \"value\": ");
         if (c->value)
-            print(c->value, schema, to);
+            formula_json_expr(c->value, schema, to);
         else
-            dv__text_puts(to, "null");
-        dv__text_puts(to, "}");
+            dv__strbuf_append_str(to, "null");
+        dv__strbuf_append_str(to, "}");
     }
-    dv__text_puts(to, "], \"saves\": [");
+    dv__strbuf_append_str(to, "], \"saves\": [");
     for (size_t i = 0; i < schema->nargs + schema->nreturns; i++)
-        dv__text_add(to, "%s%d", i ? ", " : "", f->saves[i]);
-    dv__text_puts(to, "]}");
+        dv__strbuf_printf(to, "%s%d", i ? ", " : "", f->saved_parts[i]);
+    dv__strbuf_append_str(to, "]}");
 }

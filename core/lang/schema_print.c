@@ -1,42 +1,43 @@
 /* Schemas as text, in the very form of str(torch._C.parse_schema(s)), and as JSON (docs/json.md). */
 #include "base/error.h"
-#include "lang/schema_types.h"
+#include "lang/schema_internal.h"
 
-void dv__type_print(const dv__type *t, dv__text *to)
+void dv__type_print(const dv__type *t, dv__strbuf *to)
 {
     switch (t->kind) {
     case DV__TYPE_LIST:
         dv__type_print(t->elems[0], to);
         if (t->fixed_size >= 0)
-            dv__text_add(to, "[%lld]", (long long)t->fixed_size);
+            dv__strbuf_printf(to, "[%lld]", (long long)t->fixed_size);
         else
-            dv__text_puts(to, "[]");
+            dv__strbuf_append_str(to, "[]");
         break;
     case DV__TYPE_OPTIONAL:
         dv__type_print(t->elems[0], to);
-        dv__text_puts(to, "?");
+        dv__strbuf_append_str(to, "?");
         break;
     case DV__TYPE_TUPLE:
-        dv__text_puts(to, "(");
+        dv__strbuf_append_str(to, "(");
         for (size_t i = 0; i < t->nelems; i++) {
-            dv__text_puts(to, i ? ", " : "");
+            dv__strbuf_append_str(to, i ? ", " : "");
             dv__type_print(t->elems[i], to);
         }
-        dv__text_puts(to, ")");
+        dv__strbuf_append_str(to, ")");
         break;
-    default: dv__text_puts(to, t->name);
+    default: dv__strbuf_append_str(to, t->name);
     }
 }
 
-static void print_set(const char *const *names, size_t n, dv__text *to)
+/* Prints the names of an alias set, "a|b". */
+static void alias_print_set(const char *const *names, size_t n, dv__strbuf *to)
 {
     for (size_t i = 0; i < n; i++) {
-        dv__text_puts(to, i ? "|" : "");
-        dv__text_puts(to, names[i]);
+        dv__strbuf_append_str(to, i ? "|" : "");
+        dv__strbuf_append_str(to, names[i]);
     }
 }
 
-static bool has(const char *const *names, size_t n, const char *name)
+static bool names_contain(const char *const *names, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)
         if (!strcmp(names[i], name))
@@ -44,252 +45,249 @@ static bool has(const char *const *names, size_t n, const char *name)
     return false;
 }
 
-static bool same_set(const char *const *a, size_t na, const char *const *b, size_t nb)
+/* True if two lists have the same names, in any order. */
+static bool names_are_equal_sets(const char *const *a, size_t na, const char *const *b, size_t nb)
 {
     if (na != nb)
         return false;
     for (size_t i = 0; i < na; i++)
-        if (!has(b, nb, a[i]))
+        if (!names_contain(b, nb, a[i]))
             return false;
     return true;
 }
 
-static void print_alias(const dv__alias *a, dv__text *to)
+/* Prints an alias annotation, "(a! -> b)"; the part after "->" only if the sets differ. */
+static void alias_print(const dv__alias *a, dv__strbuf *to)
 {
-    dv__text_puts(to, "(");
-    print_set(a->before, a->nbefore, to);
-    dv__text_puts(to, a->write ? "!" : "");
-    if (!same_set(a->before, a->nbefore, a->after, a->nafter)) {
-        dv__text_puts(to, " -> ");
-        print_set(a->after, a->nafter, to);
+    dv__strbuf_append_str(to, "(");
+    alias_print_set(a->before, a->nbefore, to);
+    dv__strbuf_append_str(to, a->write ? "!" : "");
+    if (!names_are_equal_sets(a->before, a->nbefore, a->after, a->nafter)) {
+        dv__strbuf_append_str(to, " -> ");
+        alias_print_set(a->after, a->nafter, to);
     }
-    dv__text_puts(to, ")");
+    dv__strbuf_append_str(to, ")");
 }
 
-static void print_argument(const dv__argument *a, dv__text *to)
+/* Prints an argument or return with its alias annotation, name and default. */
+static void schema_print_argument(const dv__argument *a, dv__strbuf *to)
 {
     const bool optional = a->type->kind == DV__TYPE_OPTIONAL;
     const dv__type *t = optional ? a->type->elems[0] : a->type;
     if (t->kind == DV__TYPE_LIST) {
         dv__type_print(t->elems[0], to);
         if (a->alias && a->alias->element)
-            print_alias(a->alias->element, to);
+            alias_print(a->alias->element, to);
         if (t->fixed_size >= 0)
-            dv__text_add(to, "[%lld]", (long long)t->fixed_size);
+            dv__strbuf_printf(to, "[%lld]", (long long)t->fixed_size);
         else
-            dv__text_puts(to, "[]");
+            dv__strbuf_append_str(to, "[]");
     } else {
         dv__type_print(t, to);
     }
     if (a->alias && a->alias->nbefore)
-        print_alias(a->alias, to);
-    dv__text_puts(to, optional ? "?" : "");
+        alias_print(a->alias, to);
+    dv__strbuf_append_str(to, optional ? "?" : "");
     if (*a->name)
-        dv__text_add(to, " %s", a->name);
-    if (a->def.has) {
-        dv__text_puts(to, "=");
-        dv__text_puts(to, a->def.text);
+        dv__strbuf_printf(to, " %s", a->name);
+    if (a->def.is_set) {
+        dv__strbuf_append_str(to, "=");
+        dv__strbuf_append_str(to, a->def.text);
     }
 }
 
-static bool begins_with_bracket(const dv__type *t)
+/* True if a type's text begins with "(": a tuple, also as the element of lists and optionals. */
+static bool type_begins_with_bracket(const dv__type *t)
 {
     while (t->kind == DV__TYPE_LIST || t->kind == DV__TYPE_OPTIONAL)
         t = t->elems[0];
     return t->kind == DV__TYPE_TUPLE;
 }
 
-static void print_returns(const dv__schema *s, dv__text *to)
+static void schema_print_returns(const dv__schema *s, dv__strbuf *to)
 {
     const bool one = s->nreturns + s->varret == 1;
-    const bool brackets = !one || (s->nreturns && begins_with_bracket(s->returns[0].type)); /* a tuple is not several returns */
-    dv__text_puts(to, brackets ? "(" : "");
+    const bool brackets = !one ||
+        (s->nreturns &&
+            type_begins_with_bracket(s->returns[0].type)); /* brackets around a single tuple tell it from several returns */
+    dv__strbuf_append_str(to, brackets ? "(" : "");
     for (size_t i = 0; i < s->nreturns; i++) {
-        dv__text_puts(to, i ? ", " : "");
-        print_argument(&s->returns[i], to);
+        dv__strbuf_append_str(to, i ? ", " : "");
+        schema_print_argument(&s->returns[i], to);
     }
     if (s->varret)
-        dv__text_puts(to, s->nreturns ? ", ..." : "...");
-    dv__text_puts(to, brackets ? ")" : "");
+        dv__strbuf_append_str(to, s->nreturns ? ", ..." : "...");
+    dv__strbuf_append_str(to, brackets ? ")" : "");
 }
 
-void dv__schema_print(const dv__schema *s, dv__text *to)
+void dv__schema_print(const dv__schema *s, dv__strbuf *to)
 {
-    dv__text_add(to, *s->ns ? "%s::%s" : "%s%s", s->ns, s->name);
+    dv__strbuf_printf(to, *s->ns ? "%s::%s" : "%s%s", s->ns, s->name);
     if (*s->overload)
-        dv__text_add(to, ".%s", s->overload);
-    dv__text_puts(to, "(");
+        dv__strbuf_printf(to, ".%s", s->overload);
+    dv__strbuf_append_str(to, "(");
     bool star = false;
     for (size_t i = 0; i < s->nargs; i++) {
-        dv__text_puts(to, i ? ", " : "");
+        dv__strbuf_append_str(to, i ? ", " : "");
         if (s->args[i].kwarg_only && !star) {
-            dv__text_puts(to, "*, ");
+            dv__strbuf_append_str(to, "*, ");
             star = true;
         }
-        print_argument(&s->args[i], to);
+        schema_print_argument(&s->args[i], to);
     }
     if (s->vararg)
-        dv__text_puts(to, s->nargs ? ", ..." : "...");
-    dv__text_puts(to, ") -> ");
-    print_returns(s, to);
+        dv__strbuf_append_str(to, s->nargs ? ", ..." : "...");
+    dv__strbuf_append_str(to, ") -> ");
+    schema_print_returns(s, to);
 }
 
 /* ---- Equality ------------------------------------------------------------------------------------------------------------ */
 
-bool dv__alias_equal(const dv__alias *a, const dv__alias *b)
+bool dv__aliases_are_equal(const dv__alias *a, const dv__alias *b)
 {
     if (!a || !b)
         return a == b;
-    return a->write == b->write && same_set(a->before, a->nbefore, b->before, b->nbefore) &&
-        same_set(a->after, a->nafter, b->after, b->nafter) && dv__alias_equal(a->element, b->element);
+    return a->write == b->write && names_are_equal_sets(a->before, a->nbefore, b->before, b->nbefore) &&
+        names_are_equal_sets(a->after, a->nafter, b->after, b->nafter) && dv__aliases_are_equal(a->element, b->element);
 }
 
-static bool argument_equal(const dv__argument *a, const dv__argument *b)
+static bool argument_is_equal(const dv__argument *a, const dv__argument *b)
 {
-    return !strcmp(a->name, b->name) && dv__type_equal(a->type, b->type) && dv__alias_equal(a->alias, b->alias) &&
-        a->kwarg_only == b->kwarg_only && a->def.has == b->def.has && (!a->def.has || !strcmp(a->def.text, b->def.text));
+    return !strcmp(a->name, b->name) && dv__types_are_equal(a->type, b->type) && dv__aliases_are_equal(a->alias, b->alias) &&
+        a->kwarg_only == b->kwarg_only && a->def.is_set == b->def.is_set && (!a->def.is_set || !strcmp(a->def.text, b->def.text));
 }
 
-bool dv__schema_equal(const dv__schema *a, const dv__schema *b)
+bool dv__schemas_are_equal(const dv__schema *a, const dv__schema *b)
 {
     if (strcmp(a->ns, b->ns) || strcmp(a->name, b->name) || strcmp(a->overload, b->overload) || a->nargs != b->nargs ||
         a->nreturns != b->nreturns || a->vararg != b->vararg || a->varret != b->varret)
         return false;
     for (size_t i = 0; i < a->nargs; i++)
-        if (!argument_equal(&a->args[i], &b->args[i]))
+        if (!argument_is_equal(&a->args[i], &b->args[i]))
             return false;
     for (size_t i = 0; i < a->nreturns; i++)
-        if (!argument_equal(&a->returns[i], &b->returns[i]))
+        if (!argument_is_equal(&a->returns[i], &b->returns[i]))
             return false;
     return true;
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------------------------------- */
 
-static void json_type(const dv__type *t, dv__text *to)
+static void schema_json_type(const dv__type *t, dv__strbuf *to)
 {
-    static const char *const names[] = {
-#define KIND(kind, json, field) [DV__TYPE_##kind] = json,
-        DV__TYPE_KINDS(KIND)
-#undef KIND
-    };
-    dv__text_add(to, "[\"%s\"", names[t->kind]);
+    dv__strbuf_printf(to, "[\"%s\"", dv__type_rows[t->kind].json);
     if (t->kind == DV__TYPE_OTHER) {
-        dv__json_text(to, NULL, t->name);
+        dv__json_write_member(to, NULL, t->name);
     } else {
         for (size_t i = 0; i < t->nelems; i++) {
-            dv__json_key(to, NULL);
-            json_type(t->elems[i], to);
+            dv__json_write_key(to, NULL);
+            schema_json_type(t->elems[i], to);
         }
         if (t->kind == DV__TYPE_LIST)
-            dv__text_add(to, ", %lld", (long long)t->fixed_size);
+            dv__strbuf_printf(to, ", %lld", (long long)t->fixed_size);
     }
-    dv__text_puts(to, "]");
+    dv__strbuf_append_str(to, "]");
 }
 
-static void json_set(const char *const *names, size_t n, dv__text *to)
+static void schema_json_names(const char *const *names, size_t n, dv__strbuf *to)
 {
-    dv__text_puts(to, "[");
+    dv__strbuf_append_str(to, "[");
     for (size_t i = 0; i < n; i++)
-        dv__json_text(to, NULL, names[i]);
-    dv__text_puts(to, "]");
+        dv__json_write_member(to, NULL, names[i]);
+    dv__strbuf_append_str(to, "]");
 }
 
-static void json_alias(const dv__alias *a, dv__text *to)
+static void schema_json_alias(const dv__alias *a, dv__strbuf *to)
 {
     if (!a) {
-        dv__text_puts(to, "null");
+        dv__strbuf_append_str(to, "null");
         return;
     }
-    dv__text_add(to, "{\"write\": %s, \"before\": ", a->write ? "true" : "false");
-    json_set(a->before, a->nbefore, to);
-    dv__text_puts(to, ", \"after\": ");
-    json_set(a->after, a->nafter, to);
-    dv__text_puts(to, ", \"element\": ");
-    json_alias(a->element, to);
-    dv__text_puts(to, "}");
+    dv__strbuf_printf(to, "{\"write\": %s, \"before\": ", a->write ? "true" : "false");
+    schema_json_names(a->before, a->nbefore, to);
+    dv__strbuf_append_str(to, ", \"after\": ");
+    schema_json_names(a->after, a->nafter, to);
+    dv__strbuf_append_str(to, ", \"element\": ");
+    schema_json_alias(a->element, to);
+    dv__strbuf_append_str(to, "}");
 }
 
-static void json_complex(dv_complex c, dv__text *to)
+static void schema_json_complex(dv_complex c, dv__strbuf *to)
 {
-    dv__text_puts(to, "{\"complex\": [");
+    dv__strbuf_append_str(to, "{\"complex\": [");
     dv__float_json(c.re, to);
-    dv__text_puts(to, ", ");
+    dv__strbuf_append_str(to, ", ");
     dv__float_json(c.im, to);
-    dv__text_puts(to, "]}");
+    dv__strbuf_append_str(to, "]}");
 }
 
-static void json_value(const dv_value *v, dv__text *to)
+static void schema_json_value(const dv_value *v, dv__strbuf *to)
 {
-#define LIST(field, PRINT)                              \
-    do {                                                \
-        dv__text_puts(to, "[");                         \
-        for (size_t i = 0; i < v->as.field.size; i++) { \
-            dv__json_key(to, NULL);                     \
-            PRINT;                                      \
-        }                                               \
-        dv__text_puts(to, "]");                         \
-    } while (0)
     switch (v->type) {
-    case DV_VALUE_BOOL: dv__text_puts(to, v->as.b ? "true" : "false"); break;
-    case DV_VALUE_INT: dv__text_add(to, "%lld", (long long)v->as.i); break;
-    case DV_VALUE_FLOAT: dv__float_json(v->as.f, to); break;
-    case DV_VALUE_COMPLEX: json_complex(v->as.c, to); break;
-    case DV_VALUE_STRING: dv__text_json(to, v->as.s.data, v->as.s.size); break;
-    case DV_VALUE_DTYPE: dv__text_add(to, "{\"dtype\": \"%s\"}", dv_dtype_name(v->as.dtype)); break;
-    case DV_VALUE_DEVICE: dv__text_add(to, "{\"device\": [%d, %d]}", (int)v->as.device.type, (int)v->as.device.id); break;
-    case DV_VALUE_LAYOUT: dv__text_add(to, "{\"layout\": %d}", (int)v->as.layout.value); break;
-    case DV_VALUE_MEMORY_FORMAT: dv__text_add(to, "{\"memory_format\": %d}", (int)v->as.memory_format.value); break;
-    case DV_VALUE_INTS: LIST(ints, dv__text_add(to, "%lld", (long long)v->as.ints.data[i])); break;
-    case DV_VALUE_FLOATS: LIST(floats, dv__float_json(v->as.floats.data[i], to)); break;
-    case DV_VALUE_BOOLS: LIST(bools, dv__text_puts(to, v->as.bools.data[i] ? "true" : "false")); break;
-    case DV_VALUE_COMPLEXES: LIST(complexes, json_complex(v->as.complexes.data[i], to)); break;
-    case DV_VALUE_DTYPES: LIST(dtypes, dv__text_add(to, "{\"dtype\": \"%s\"}", dv_dtype_name(v->as.dtypes.data[i]))); break;
-    default: dv__text_puts(to, "null");
+    case DV_VALUE_BOOL: dv__strbuf_append_str(to, v->as.b ? "true" : "false"); return;
+    case DV_VALUE_INT: dv__strbuf_printf(to, "%lld", (long long)v->as.i); return;
+    case DV_VALUE_FLOAT: dv__float_json(v->as.f, to); return;
+    case DV_VALUE_COMPLEX: schema_json_complex(v->as.c, to); return;
+    case DV_VALUE_STRING: dv__json_write_string(to, v->as.s.data, v->as.s.size); return;
+    case DV_VALUE_DTYPE: dv__strbuf_printf(to, "{\"dtype\": \"%s\"}", dv_dtype_name(v->as.dtype)); return;
+    case DV_VALUE_DEVICE: dv__strbuf_printf(to, "{\"device\": [%d, %d]}", (int)v->as.device.type, (int)v->as.device.id); return;
+    case DV_VALUE_LAYOUT: dv__strbuf_printf(to, "{\"layout\": %d}", (int)v->as.layout.value); return;
+    case DV_VALUE_MEMORY_FORMAT: dv__strbuf_printf(to, "{\"memory_format\": %d}", (int)v->as.memory_format.value); return;
+    default: break;
     }
-#undef LIST
+    if (!dv__value_type_is_list(v->type)) {
+        dv__strbuf_append_str(to, "null");
+        return;
+    }
+    dv__strbuf_append_str(to, "[");
+    for (size_t i = 0; i < v->as.ints.size; i++) { /* all lists have one layout */
+        const dv_value element = dv_value_element(v, i);
+        dv__json_write_key(to, NULL);
+        schema_json_value(&element, to);
+    }
+    dv__strbuf_append_str(to, "]");
 }
 
-static void json_arguments(const char *key, const dv__argument *args, size_t n, dv__text *to)
+static void schema_json_arguments(const char *key, const dv__argument *args, size_t n, dv__strbuf *to)
 {
-    dv__text_add(to, ", \"%s\": [", key);
+    dv__strbuf_printf(to, ", \"%s\": [", key);
     for (size_t i = 0; i < n; i++) {
         const dv__argument *a = &args[i];
-        dv__json_key(to, NULL);
-        dv__text_puts(to, "{");
-        dv__json_text(to, "name", a->name);
-        dv__text_puts(to, ", \"type\": ");
-        json_type(a->type, to);
-        dv__text_add(to, ", \"kwarg_only\": %s, \"alias\": ", a->kwarg_only ? "true" : "false");
-        json_alias(a->alias, to);
-        if (a->def.has) {
-            dv__json_text(to, "default", a->def.text);
-            dv__text_puts(to, ", \"default_value\": ");
-            json_value(&a->def.value, to);
+        dv__json_write_key(to, NULL);
+        dv__strbuf_append_str(to, "{");
+        dv__json_write_member(to, "name", a->name);
+        dv__strbuf_append_str(to, ", \"type\": ");
+        schema_json_type(a->type, to);
+        dv__strbuf_printf(to, ", \"kwarg_only\": %s, \"alias\": ", a->kwarg_only ? "true" : "false");
+        schema_json_alias(a->alias, to);
+        if (a->def.is_set) {
+            dv__json_write_member(to, "default", a->def.text);
+            dv__strbuf_append_str(to, ", \"default_value\": ");
+            schema_json_value(&a->def.value, to);
         }
-        dv__text_puts(to, "}");
+        dv__strbuf_append_str(to, "}");
     }
-    dv__text_puts(to, "]");
+    dv__strbuf_append_str(to, "]");
 }
 
-void dv__schema_json(const dv__schema *s, dv__text *to)
+void dv__schema_json(const dv__schema *s, dv__strbuf *to)
 {
-    dv__text_puts(to, "{");
-    dv__json_text(to, "text", s->text);
-    dv__json_text(to, "ns", s->ns);
-    dv__json_text(to, "name", s->name);
-    dv__json_text(to, "overload", s->overload);
-    json_arguments("args", s->args, s->nargs, to);
-    json_arguments("returns", s->returns, s->nreturns, to);
-    dv__text_add(to, ", \"vararg\": %s, \"varret\": %s}", s->vararg ? "true" : "false", s->varret ? "true" : "false");
+    dv__strbuf_append_str(to, "{");
+    dv__json_write_member(to, "text", s->text);
+    dv__json_write_member(to, "ns", s->ns);
+    dv__json_write_member(to, "name", s->name);
+    dv__json_write_member(to, "overload", s->overload);
+    schema_json_arguments("args", s->args, s->nargs, to);
+    schema_json_arguments("returns", s->returns, s->nreturns, to);
+    dv__strbuf_printf(to, ", \"vararg\": %s, \"varret\": %s}", s->vararg ? "true" : "false", s->varret ? "true" : "false");
 }
 
-/* ---- Public -------------------------------------------------------------------------------------------------------------- */
+/* ---- Public functions ---------------------------------------------------------------------------------------------------- */
 
 int dv_schema_normalize(const char *schema, char **out)
 {
     dv__schema *s;
-    DV__REQUIRE(out, "place for the result");
+    DV__REQUIRE(out, "pointer for the result");
     *out = NULL;
     int status = dv__schema_parse(schema, &s);
     if (status)
@@ -302,13 +300,13 @@ int dv_schema_normalize(const char *schema, char **out)
 int dv_schema_json(const char *schema, char **out)
 {
     dv__schema *s;
-    dv__text text = { 0 };
-    DV__REQUIRE(out, "place for the result");
+    dv__strbuf text = { 0 };
+    DV__REQUIRE(out, "pointer for the result");
     *out = NULL;
     int status = dv__schema_parse(schema, &s);
     if (status)
         return status;
     dv__schema_json(s, &text);
     dv__schema_free(s);
-    return dv__text_take(&text, out);
+    return dv__strbuf_detach(&text, out);
 }

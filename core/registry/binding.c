@@ -1,76 +1,79 @@
-/* Match a struct's fields with a schema: first by name; then the remaining fields of result types take the unnamed returns in
- * order. A return that aliases an argument needs no field of its own: the result is that argument. */
-#include "registry/internal.h"
+/* Matches a struct's fields with a schema: first by name, then the remaining fields of result types with the unnamed returns,
+ * in order. A return that aliases an argument needs no field: the result is that argument. */
+#include "registry/registry_internal.h"
 
-/* The one field type that may hold this slot; 0: a struct cannot hold it. */
-static uint32_t wanted_type(const dv__schema *schema, size_t slot)
+/* Returns the field type (DV_FIELD_*) that a struct needs for this slot; 0: a struct cannot hold it. */
+static uint32_t binding_get_expected_field_type(const dv__schema *schema, size_t slot)
 {
     dv_slot_info info;
-    if (dv__slot_info(schema, slot, &info))
+    if (dv__slot_describe(schema, slot, &info))
         return 0;
     if ((info.flags & DV_SLOT_ELEMENT_OPTIONAL) && info.type != DV_FIELD_TENSORS)
-        return 0; /* int?[]: an array of numbers cannot hold None */
-    const bool plain_tensor = info.type == DV_FIELD_TENSOR;
+        return 0; /* the type is int?[], and an array of numbers cannot hold None */
+    const bool is_single_tensor = info.type == DV_FIELD_TENSOR;
     if (slot >= schema->nargs)
-        return (info.flags & DV_SLOT_OPTIONAL) && !plain_tensor ? 0 : dv_field_over(info.type, DV_FORM_WRITTEN);
+        return (info.flags & DV_SLOT_OPTIONAL) && !is_single_tensor ? 0 : dv_field_with_form(info.type, DV_FORM_WRITTEN);
     if (info.flags & DV_SLOT_WRITES)
-        return (info.flags & DV_SLOT_OPTIONAL) && !plain_tensor ? 0 : dv_field_over(info.type, DV_FORM_WRITTEN);
-    return info.flags & DV_SLOT_OPTIONAL ? dv_field_over(info.type, DV_FORM_OPTIONAL) : info.type;
+        return (info.flags & DV_SLOT_OPTIONAL) && !is_single_tensor ? 0 : dv_field_with_form(info.type, DV_FORM_WRITTEN);
+    return info.flags & DV_SLOT_OPTIONAL ? dv_field_with_form(info.type, DV_FORM_OPTIONAL) : info.type;
 }
 
-static bool is_result_type(uint32_t type) { return dv_field_at(type)->form >= DV_FORM_WRITTEN; }
+static bool binding_is_result_type(uint32_t type) { return dv_field_at(type)->form >= DV_FORM_WRITTEN; }
 
 typedef struct binder {
     const char *op_name;
     const dv__schema *schema;
     const dv_field_decl *const *fields;
     size_t nfields, frame_size;
-    dv__bound_field *bound; /* for each field */
-    bool *taken;            /* for each slot */
+    dv__bound_field *bound; /* by field: the bound slot */
+    bool *is_bound;         /* by slot: some field is bound to it */
 } binder;
 
 enum { UNBOUND = 0xffff };
 
-static size_t nslots(const binder *b) { return b->schema->nargs + b->schema->nreturns; }
+static size_t binding_nslots(const binder *b) { return b->schema->nargs + b->schema->nreturns; }
 
-static const dv__argument *argument_at(const dv__schema *s, size_t slot)
+static const dv__argument *binding_get_argument(const dv__schema *s, size_t slot)
 {
     return slot < s->nargs ? &s->args[slot] : &s->returns[slot - s->nargs];
 }
 
-static bool named(const dv__argument *a, const char *name, size_t size)
+static bool binding_argument_has_name(const dv__argument *a, const char *name, size_t name_size)
 {
-    return size && strlen(a->name) == size && !memcmp(a->name, name, size);
+    return name_size && strlen(a->name) == name_size && !memcmp(a->name, name, name_size);
 }
 
-static size_t slot_named(const binder *b, const char *name, size_t size)
+/* Returns the slot with this name; UNBOUND: none. */
+static size_t binding_find_slot_index(const binder *b, const char *name, size_t name_size)
 {
-    for (size_t slot = 0; slot < nslots(b); slot++)
-        if (named(argument_at(b->schema, slot), name, size))
+    for (size_t slot = 0; slot < binding_nslots(b); slot++)
+        if (binding_argument_has_name(binding_get_argument(b->schema, slot), name, name_size))
             return slot;
     return UNBOUND;
 }
 
-static int describe_slot(const binder *b, size_t slot, char **out)
+/* Sets *out to text such as "argument 'x' of type Tensor", which the caller frees. Returns a status. */
+static int binding_describe_slot(const binder *b, size_t slot, char **out)
 {
-    dv__text t = { 0 };
-    const dv__argument *a = argument_at(b->schema, slot);
+    dv__strbuf t = { 0 };
+    const dv__argument *a = binding_get_argument(b->schema, slot);
     const bool result = slot >= b->schema->nargs;
     if (*a->name)
-        dv__text_add(&t, "%s '%s' of type ", result ? "result" : "argument", a->name);
+        dv__strbuf_printf(&t, "%s '%s' of type ", result ? "result" : "argument", a->name);
     else
-        dv__text_add(&t, "result %zu of type ", slot - b->schema->nargs);
+        dv__strbuf_printf(&t, "result %zu of type ", slot - b->schema->nargs);
     dv__type_print(a->type, &t);
-    if (dv__argument_writes(a))
-        dv__text_puts(&t, ", which is written");
-    return dv__text_take(&t, out);
+    if (dv__argument_is_written(a))
+        dv__strbuf_append_str(&t, ", which is written");
+    return dv__strbuf_detach(&t, out);
 }
 
-static int fail_type(const binder *b, size_t slot, const dv_field_decl *f)
+/* Fails with DV_ESCHEMA: the field has another type than the slot needs. */
+static int binding_fail_field_type(const binder *b, size_t slot, const dv_field_decl *f)
 {
-    const uint32_t wanted = wanted_type(b->schema, slot);
+    const uint32_t wanted = binding_get_expected_field_type(b->schema, slot);
     char *what = NULL;
-    if (describe_slot(b, slot, &what))
+    if (binding_describe_slot(b, slot, &what))
         return DV_ENOMEM;
     if (wanted)
         dv_fail(DV_ESCHEMA, "operator %s: field '%s' is '%s' but %s needs '%s'", b->op_name, f->name, dv_field_at(f->type)->ctype,
@@ -82,11 +85,12 @@ static int fail_type(const binder *b, size_t slot, const dv_field_decl *f)
     return DV_ESCHEMA;
 }
 
-static int fail_missing(const binder *b, size_t slot)
+/* Fails with DV_ESCHEMA: the struct has no field for the slot. */
+static int binding_fail_missing_field(const binder *b, size_t slot)
 {
-    const uint32_t wanted = wanted_type(b->schema, slot);
+    const uint32_t wanted = binding_get_expected_field_type(b->schema, slot);
     char *what = NULL;
-    if (describe_slot(b, slot, &what))
+    if (binding_describe_slot(b, slot, &what))
         return DV_ENOMEM;
     if (wanted)
         dv_fail(DV_ESCHEMA, "operator %s: %s is not in DV_OPERATOR's list of fields; expected a field '%s'", b->op_name, what,
@@ -97,30 +101,33 @@ static int fail_missing(const binder *b, size_t slot)
     return DV_ESCHEMA;
 }
 
-static int fail_unknown(const binder *b, const dv_field_decl *f)
+static int binding_fail_unknown_field(const binder *b, const dv_field_decl *f)
 {
     char hint[512];
-    dv__near near = { .wanted = f->name };
-    for (size_t slot = 0; slot < nslots(b); slot++)
-        if (*argument_at(b->schema, slot)->name)
-            dv__near_add(&near, argument_at(b->schema, slot)->name);
+    dv__suggestions suggestions = { .wanted = f->name };
+    for (size_t slot = 0; slot < binding_nslots(b); slot++)
+        if (*binding_get_argument(b->schema, slot)->name)
+            dv__suggest_add(&suggestions, binding_get_argument(b->schema, slot)->name);
     return dv_fail(DV_ESCHEMA, "operator %s: field '%s' is neither an argument nor a result of '%s'%s", b->op_name, f->name,
-        b->schema->text, dv__near_print(&near, hint, sizeof hint));
+        b->schema->text, dv__suggest_print(&suggestions, hint, sizeof hint));
 }
 
-static int bind(binder *b, size_t field, size_t slot)
+/* Binds a field to a slot. Fails with DV_ESCHEMA if the slot is bound already, or the field has another type than the slot
+ * needs. */
+static int binding_bind_field(binder *b, size_t field_index, size_t slot)
 {
-    const dv_field_decl *f = b->fields[field];
-    if (b->taken[slot])
+    const dv_field_decl *f = b->fields[field_index];
+    if (b->is_bound[slot])
         return dv_fail(DV_ESCHEMA, "operator %s: field '%s' is listed twice", b->op_name, f->name);
-    if (f->type != wanted_type(b->schema, slot))
-        return fail_type(b, slot, f);
-    b->taken[slot] = true;
-    b->bound[field] = (dv__bound_field){ (uint16_t)slot, (uint16_t)f->type, (uint32_t)f->offset };
+    if (f->type != binding_get_expected_field_type(b->schema, slot))
+        return binding_fail_field_type(b, slot, f);
+    b->is_bound[slot] = true;
+    b->bound[field_index] = (dv__bound_field){ (uint16_t)slot, (uint16_t)f->type, (uint32_t)f->offset };
     return DV_OK;
 }
 
-static int check_field(const binder *b, const dv_field_decl *f)
+/* Checks that a field has a name, a known type and a place inside the struct. Fails with DV_ESCHEMA. */
+static int binding_check_field(const binder *b, const dv_field_decl *f)
 {
     if (!f->name || !*f->name)
         return dv_fail(DV_ESCHEMA, "operator %s: a field has no name", b->op_name);
@@ -134,48 +141,51 @@ static int check_field(const binder *b, const dv_field_decl *f)
     return DV_OK;
 }
 
-static int bind_named(binder *b)
+/* Binds each field to the slot of its name, or of its name without a final '_'. Fields without such a slot stay UNBOUND. */
+static int binding_bind_fields_by_name(binder *b)
 {
     for (size_t i = 0; i < b->nfields; i++) {
         const dv_field_decl *f = b->fields[i];
-        int status = check_field(b, f);
+        int status = binding_check_field(b, f);
         if (status)
             return status;
         const size_t n = strlen(f->name);
-        size_t slot = slot_named(b, f->name, n);
+        size_t slot = binding_find_slot_index(b, f->name, n);
         if (slot == UNBOUND && f->name[n - 1] == '_')
-            slot = slot_named(b, f->name, n - 1);
+            slot = binding_find_slot_index(b, f->name, n - 1);
         b->bound[i].slot = UNBOUND;
-        if (slot != UNBOUND && (status = bind(b, i, slot)))
+        if (slot != UNBOUND && (status = binding_bind_field(b, i, slot)))
             return status;
     }
     return DV_OK;
 }
 
-static bool aliases_argument(const binder *b, size_t slot)
+static bool binding_slot_is_aliased_result(const binder *b, size_t slot)
 {
     dv_slot_info info;
-    return slot >= b->schema->nargs && !dv__slot_info(b->schema, slot, &info) && info.alias >= 0;
+    return slot >= b->schema->nargs && !dv__slot_describe(b->schema, slot, &info) && info.alias >= 0;
 }
 
-static int bind_unnamed(binder *b)
+/* Binds the remaining fields of result types, in order, to the returns without a name. Returns that are arguments are left
+ * out if there are too few fields. */
+static int binding_bind_unnamed_returns(binder *b)
 {
     size_t left = 0, field = 0;
     for (size_t i = 0; i < b->nfields; i++)
-        left += b->bound[i].slot == UNBOUND && is_result_type(b->fields[i]->type);
+        left += b->bound[i].slot == UNBOUND && binding_is_result_type(b->fields[i]->type);
     size_t unnamed = 0;
-    for (size_t slot = b->schema->nargs; slot < nslots(b); slot++)
-        unnamed += !*argument_at(b->schema, slot)->name;
-    for (size_t slot = b->schema->nargs; slot < nslots(b); slot++) {
-        if (*argument_at(b->schema, slot)->name)
+    for (size_t slot = b->schema->nargs; slot < binding_nslots(b); slot++)
+        unnamed += !*binding_get_argument(b->schema, slot)->name;
+    for (size_t slot = b->schema->nargs; slot < binding_nslots(b); slot++) {
+        if (*binding_get_argument(b->schema, slot)->name)
             continue;
-        if (left < unnamed-- && aliases_argument(b, slot))
+        if (left < unnamed-- && binding_slot_is_aliased_result(b, slot))
             continue;
-        while (field < b->nfields && !(b->bound[field].slot == UNBOUND && is_result_type(b->fields[field]->type)))
+        while (field < b->nfields && !(b->bound[field].slot == UNBOUND && binding_is_result_type(b->fields[field]->type)))
             field++;
         if (field == b->nfields)
-            return DV_OK; /* reported as missing */
-        const int status = bind(b, field, slot);
+            return DV_OK; /* binding_check_all_bound() reports the missing field */
+        const int status = binding_bind_field(b, field, slot);
         if (status)
             return status;
         left--;
@@ -183,19 +193,21 @@ static int bind_unnamed(binder *b)
     return DV_OK;
 }
 
-static int check_complete(const binder *b, bool partial)
+/* Fails if a field has no slot, or if a slot that is no aliased result has no field. may_lack_arguments: slots need no
+ * field. */
+static int binding_check_all_bound(const binder *b, bool may_lack_arguments)
 {
     for (size_t i = 0; i < b->nfields; i++)
         if (b->bound[i].slot == UNBOUND)
-            return fail_unknown(b, b->fields[i]);
-    for (size_t slot = 0; slot < nslots(b) && !partial; slot++)
-        if (!b->taken[slot] && !aliases_argument(b, slot))
-            return fail_missing(b, slot);
+            return binding_fail_unknown_field(b, b->fields[i]);
+    for (size_t slot = 0; slot < binding_nslots(b) && !may_lack_arguments; slot++)
+        if (!b->is_bound[slot] && !binding_slot_is_aliased_result(b, slot))
+            return binding_fail_missing_field(b, slot);
     return DV_OK;
 }
 
 int dv__binding_make(const char *op_name, const dv__schema *schema, const dv_field_decl *const *fields, size_t frame_size,
-    bool partial, dv__arena *arena, dv__binding **out)
+    bool may_lack_arguments, dv__arena *arena, dv__binding **out)
 {
     *out = NULL;
     binder b = { .op_name = op_name, .schema = schema, .fields = fields, .frame_size = frame_size };
@@ -205,13 +217,13 @@ int dv__binding_make(const char *op_name, const dv__schema *schema, const dv_fie
         return dv_fail(DV_ELIMIT, "operator %s: too many arguments", op_name);
     dv__binding *binding = DV__ARENA_NEW(arena, dv__binding);
     b.bound = DV__ARENA_ARRAY(arena, dv__bound_field, b.nfields);
-    b.taken = dv__calloc(nslots(&b), sizeof *b.taken);
-    int status = binding && b.bound && b.taken ? bind_named(&b) : DV_ENOMEM;
+    b.is_bound = dv__calloc(binding_nslots(&b), sizeof *b.is_bound);
+    int status = binding && b.bound && b.is_bound ? binding_bind_fields_by_name(&b) : DV_ENOMEM;
     if (!status)
-        status = bind_unnamed(&b);
+        status = binding_bind_unnamed_returns(&b);
     if (!status)
-        status = check_complete(&b, partial);
-    dv__free(b.taken);
+        status = binding_check_all_bound(&b, may_lack_arguments);
+    dv__free(b.is_bound);
     if (status)
         return status;
     binding->frame_size = (uint32_t)frame_size;

@@ -1,230 +1,242 @@
-/* The descriptor that a binary exports, checked against the ABI that this runtime knows.
- *
- * Each struct begins with its size. The fields of version 1.0 must exist; later fields that this runtime knows may be missing,
- * and then read as zero; bytes beyond those must be zero. Nothing is read before its extent was checked. */
+/* Checks the descriptor that a binary exports against the ABI that this runtime knows. Each struct begins with its size. The
+ * fields of version 1.0 must exist. Later fields that this runtime knows may be missing, and then read as zero. Bytes behind
+ * all known fields must be zero. A struct is read only after its extent was checked. */
 #include <stdio.h>
 
 #include "base/error.h"
 #include "registry/binary.h"
 #include "registry/elf_check.h"
 
-/* Sizes of version 1.0: up to the end of what was the last field then. Frozen. */
+/* Sizes of the structs in version 1.0, up to the end of their last field in that version. Never changed. */
 #define END_OF(T, field) (offsetof(T, field) + sizeof(((T *)0)->field))
 enum {
-    FIRST_LIBRARY = END_OF(dv_library_decl, operators),
-    FIRST_OPERATOR = END_OF(dv_operator_decl, shape),
-    FIRST_FIELD = END_OF(dv_field_decl, offset),
-    FIRST_KERNEL = END_OF(dv_kernel_decl, reserved),
-    LARGEST = 4096, /* no struct of any minor will be larger */
-    MOST_OPERATORS = 65536,
-    MOST_ROWS = 4096,
-    LONGEST_STRING = 1 << 20,
+    LIBRARY_SIZE_1_0 = END_OF(dv_library_decl, operators),
+    OPERATOR_SIZE_1_0 = END_OF(dv_operator_decl, shape),
+    FIELD_SIZE_1_0 = END_OF(dv_field_decl, offset),
+    KERNEL_SIZE_1_0 = END_OF(dv_kernel_decl, reserved),
+    MAX_STRUCT_SIZE = 4096, /* bytes; no struct of any minor version will be larger */
+    MAX_OPERATORS = 65536,
+    MAX_TABLE_ENTRIES = 4096,
+    MAX_STRING_SIZE = 1 << 20,
 };
 
-typedef struct checker {
-    const char *where;
-    const dv__span *spans;
-    size_t nspans;
+typedef struct decl_checker {
+    const char *message_prefix;
+    const dv__segment *segments;
+    size_t nsegments;
     char context[512];
-} checker;
+} decl_checker;
 
-static int fail(const checker *c, int status, const char *format, ...) DV__PRINTF(3, 4);
-static int fail(const checker *c, int status, const char *format, ...)
+static int decl_fail(const decl_checker *c, int status, const char *format, ...) DV__PRINTF(3, 4);
+static int decl_fail(const decl_checker *c, int status, const char *format, ...)
 {
     char what[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return dv_fail(status, "%s: %s%s", c->where, c->context, what);
+    return dv_fail(status, "%s: %s%s", c->message_prefix, c->context, what);
 }
 
-/* How many bytes from p may be read; without spans, everything. */
-static size_t readable(const checker *c, const void *p)
+/* Returns how many bytes from p on may be read: those up to the end of the segment that holds p. SIZE_MAX if no segments are
+ * given; 0 for NULL or an address outside all segments. */
+static size_t decl_count_readable_bytes(const decl_checker *c, const void *p)
 {
     const char *at = p;
-    for (size_t i = 0; i < c->nspans; i++)
-        if (at >= c->spans[i].start && at < c->spans[i].start + c->spans[i].size)
-            return (size_t)(c->spans[i].start + c->spans[i].size - at);
-    return p && !c->nspans ? SIZE_MAX : 0;
+    for (size_t i = 0; i < c->nsegments; i++)
+        if (at >= c->segments[i].start && at < c->segments[i].start + c->segments[i].size)
+            return (size_t)(c->segments[i].start + c->segments[i].size - at);
+    return p && !c->nsegments ? SIZE_MAX : 0;
 }
 
-static int check_pointer(const checker *c, const char *what, const void *p, size_t size, size_t alignment)
+static int decl_check_pointer(const decl_checker *c, const char *name_for_message, const void *p, size_t size, size_t alignment)
 {
     if (!p)
-        return fail(c, DV_EBINARY, "%s is NULL", what);
-    if ((uintptr_t)p % alignment || readable(c, p) < size)
-        return fail(c, DV_EBINARY, "corrupt: %s points outside the binary", what);
+        return decl_fail(c, DV_EBINARY, "%s is NULL", name_for_message);
+    if ((uintptr_t)p % alignment || decl_count_readable_bytes(c, p) < size)
+        return decl_fail(c, DV_EBINARY, "corrupt: %s points outside the binary", name_for_message);
     return DV_OK;
 }
 
-static int check_string(const checker *c, const char *what, const char *s)
+static int decl_check_string(const decl_checker *c, const char *name_for_message, const char *s)
 {
     if (!s)
         return DV_OK;
-    size_t room = readable(c, s);
-    if (!room)
-        return fail(c, DV_EBINARY, "corrupt: %s points outside the binary", what);
-    if (room > LONGEST_STRING)
-        room = LONGEST_STRING;
-    return memchr(s, 0, room) ? DV_OK : fail(c, DV_EBINARY, "corrupt: %s does not end", what);
+    size_t capacity = decl_count_readable_bytes(c, s);
+    if (!capacity)
+        return decl_fail(c, DV_EBINARY, "corrupt: %s points outside the binary", name_for_message);
+    if (capacity > MAX_STRING_SIZE)
+        capacity = MAX_STRING_SIZE;
+    return memchr(s, 0, capacity) ? DV_OK : decl_fail(c, DV_EBINARY, "corrupt: %s does not end", name_for_message);
 }
 
-/* Check that p begins with its size, which is at least `first`. */
-static int check_size(const checker *c, const char *type, const void *p, size_t first)
+/* Fails unless the struct p begins with its size in bytes, the size is at least min_size, and all its bytes may be read. */
+static int decl_check_size(const decl_checker *c, const char *type_name, const void *p, size_t min_size)
 {
     uint32_t size;
-    int status = check_pointer(c, type, p, sizeof size, _Alignof(void *));
+    int status = decl_check_pointer(c, type_name, p, sizeof size, _Alignof(void *));
     if (status)
         return status;
     memcpy(&size, p, sizeof size);
-    if (size < first)
-        return fail(c, DV_EABI, "%s has %u bytes, ABI 1.0 has %zu: an unfinished or corrupt binary", type, size, first);
-    if (size > LARGEST || readable(c, p) < size)
-        return fail(c, DV_EBINARY, "corrupt: %s of %u bytes", type, size);
+    if (size < min_size)
+        return decl_fail(
+            c, DV_EABI, "%s has %u bytes, ABI 1.0 has %zu: an unfinished or corrupt binary", type_name, size, min_size);
+    if (size > MAX_STRUCT_SIZE || decl_count_readable_bytes(c, p) < size)
+        return decl_fail(c, DV_EBINARY, "corrupt: %s of %u bytes", type_name, size);
     return DV_OK;
 }
 
-/* Check that the bytes of p beyond those that this runtime knows are zero. p's size was checked before. */
-static int check_tail(const checker *c, const char *type, const void *p, size_t known)
+/* Fails with DV_EABI unless the bytes of the struct p from known_size on are zero. The size of p must have been checked
+ * before. */
+static int decl_check_unknown_tail_is_zero(const decl_checker *c, const char *type_name, const void *p, size_t known_size)
 {
     uint32_t size;
     memcpy(&size, p, sizeof size);
-    for (size_t i = known; i < size; i++)
+    for (size_t i = known_size; i < size; i++)
         if (((const unsigned char *)p)[i])
-            return fail(c, DV_EABI, "%s uses byte %zu, this runtime (ABI %d.%d) knows %zu: a newer dovetail is needed", type, i,
-                DV_ABI_MAJOR, DV_ABI_MINOR, known);
+            return decl_fail(c, DV_EABI, "%s uses byte %zu, this runtime (ABI %d.%d) knows %zu: a newer dovetail is needed",
+                type_name, i, DV_ABI_MAJOR, DV_ABI_MINOR, known_size);
     return DV_OK;
 }
 
-static int check_struct(const checker *c, const char *type, const void *p, size_t first, size_t known)
+static int decl_check_struct(const decl_checker *c, const char *type_name, const void *p, size_t min_size, size_t known_size)
 {
-    const int status = check_size(c, type, p, first);
-    return status ? status : check_tail(c, type, p, known);
+    const int status = decl_check_size(c, type_name, p, min_size);
+    return status ? status : decl_check_unknown_tail_is_zero(c, type_name, p, known_size);
 }
 
-/* Check a NULL-terminated table and set *n to its length. */
-static int check_table(const checker *c, const char *what, const void *const *table, size_t most, size_t *n)
+/* Validates a NULL-terminated table of at most max_entries pointers; `table` NULL is an empty one. *nentries: its length.
+ * Returns a status. */
+static int decl_check_pointer_table(
+    const decl_checker *c, const char *name_for_message, const void *const *table, size_t max_entries, size_t *nentries)
 {
-    *n = 0;
+    *nentries = 0;
     if (!table)
         return DV_OK;
-    int status = check_pointer(c, what, table, sizeof *table, _Alignof(void *));
+    int status = decl_check_pointer(c, name_for_message, table, sizeof *table, _Alignof(void *));
     if (status)
         return status;
-    const size_t room = readable(c, table) / sizeof *table;
-    while (*n < room && *n <= most && table[*n])
-        ++*n;
-    if (*n > most)
-        return fail(c, DV_EBINARY, "%s has more than %zu entries: is its closing NULL missing?", what, most);
-    return *n < room ? DV_OK : fail(c, DV_EBINARY, "corrupt: %s does not end", what);
+    const size_t capacity = decl_count_readable_bytes(c, table) / sizeof *table;
+    while (*nentries < capacity && *nentries <= max_entries && table[*nentries])
+        ++*nentries;
+    if (*nentries > max_entries)
+        return decl_fail(
+            c, DV_EBINARY, "%s has more than %zu entries: is its closing NULL missing?", name_for_message, max_entries);
+    return *nentries < capacity ? DV_OK : decl_fail(c, DV_EBINARY, "corrupt: %s does not end", name_for_message);
 }
 
 /* ---- Fields, kernels, operators ------------------------------------------------------------------------------------------ */
 
-static int check_field(const checker *c, const dv_operator_decl *op, size_t i, const dv_field_decl *f)
+static int decl_check_field(const decl_checker *c, const dv_operator_decl *op, size_t field_index, const dv_field_decl *f)
 {
-    int status = check_struct(c, "dv_field_decl", f, FIRST_FIELD, sizeof *f);
+    int status = decl_check_struct(c, "dv_field_decl", f, FIELD_SIZE_1_0, sizeof *f);
     if (!status && !f->name)
-        status = fail(c, DV_EBINARY, "field %zu has no name", i);
+        status = decl_fail(c, DV_EBINARY, "field %zu has no name", field_index);
     if (!status)
-        status = check_string(c, "the name of a field", f->name);
+        status = decl_check_string(c, "the name of a field", f->name);
     if (status)
         return status;
-    const dv_field_row *row = dv_field_at(f->type);
-    if (!row->size)
-        return fail(c, DV_EABI, "field '%s' has type number %u, which this runtime (ABI %d.%d) does not know", f->name, f->type,
-            DV_ABI_MAJOR, DV_ABI_MINOR);
-    if (f->offset % row->alignment || f->offset > op->frame_size || op->frame_size - f->offset < row->size)
-        return fail(c, DV_EBINARY, "field '%s' (%zu bytes at %zu) is not inside its struct of %u bytes", f->name, row->size,
-            f->offset, op->frame_size);
+    const dv_field_row *type_row = dv_field_at(f->type);
+    if (!type_row->size)
+        return decl_fail(c, DV_EABI, "field '%s' has type number %u, which this runtime (ABI %d.%d) does not know", f->name,
+            f->type, DV_ABI_MAJOR, DV_ABI_MINOR);
+    if (f->offset % type_row->alignment || f->offset > op->frame_size || op->frame_size - f->offset < type_row->size)
+        return decl_fail(c, DV_EBINARY, "field '%s' (%zu bytes at %zu) is not inside its struct of %u bytes", f->name,
+            type_row->size, f->offset, op->frame_size);
     return DV_OK;
 }
 
-static int check_kernel(const checker *c, size_t i, const dv_kernel_decl *k)
+static int decl_check_kernel(const decl_checker *c, size_t kernel_index, const dv_kernel_decl *k)
 {
-    int status = check_struct(c, "dv_kernel_decl", k, FIRST_KERNEL, sizeof *k);
+    int status = decl_check_struct(c, "dv_kernel_decl", k, KERNEL_SIZE_1_0, sizeof *k);
     if (status)
         return status;
     const struct {
         const char *what, *s;
-    } strings[] = { { "the name of a kernel row", k->name }, { "the device of a kernel row", k->device },
-        { "the dtypes of a kernel row", k->dtypes }, { "the isa of a kernel row", k->isa }, { "when of a kernel row", k->when },
-        { "takes of a kernel row", k->takes }, { "the provider of a kernel row", k->provider } };
+    } strings[] = { { "the name of a kernel", k->name }, { "the device of a kernel", k->device },
+        { "the dtypes of a kernel", k->dtypes }, { "the isa of a kernel", k->isa }, { "when of a kernel", k->when },
+        { "takes of a kernel", k->takes }, { "the provider of a kernel", k->provider } };
     for (size_t s = 0; s < sizeof strings / sizeof *strings; s++)
-        if ((status = check_string(c, strings[s].what, strings[s].s)))
+        if ((status = decl_check_string(c, strings[s].what, strings[s].s)))
             return status;
     const char *name = k->name ? k->name : "(unnamed)";
     if (!k->run)
-        return DV_OK; /* ignored */
-    if (k->flags & ~(uint32_t)(DV_KERNEL_REFERENCE | DV_KERNEL_LIST) || k->reserved)
-        return fail(c, DV_EABI, "kernel row %zu, '%s': flags %#x are not known to this runtime (ABI %d.%d)", i, name, k->flags,
-            DV_ABI_MAJOR, DV_ABI_MINOR);
+        return DV_OK; /* a kernel without a function is ignored */
+    if (k->flags & ~(uint32_t)(DV_KERNEL_REFERENCE | DV_KERNEL_FOREIGN) || k->reserved)
+        return decl_fail(c, DV_EABI, "kernel %zu, '%s': flags %#x are not known to this runtime (ABI %d.%d)", kernel_index, name,
+            k->flags, DV_ABI_MAJOR, DV_ABI_MINOR);
     if (k->split < 0)
-        return fail(c, DV_EBINARY, "kernel row %zu, '%s': .split is %lld, expected 0 or more", i, name, (long long)k->split);
+        return decl_fail(
+            c, DV_EBINARY, "kernel %zu, '%s': .split is %lld, expected 0 or more", kernel_index, name, (long long)k->split);
     return DV_OK;
 }
 
-static int check_operator(checker *c, size_t i, const dv_operator_decl *op)
+static int decl_check_operator(decl_checker *c, size_t operator_index, const dv_operator_decl *op)
 {
     size_t n;
-    snprintf(c->context, sizeof c->context, "operator %zu: ", i);
-    int status = check_size(c, "dv_operator_decl", op, FIRST_OPERATOR);
+    snprintf(c->context, sizeof c->context, "operator %zu: ", operator_index);
+    int status = decl_check_size(c, "dv_operator_decl", op, OPERATOR_SIZE_1_0);
     if (!status && !op->name)
-        status = fail(c, DV_EBINARY, "it has no name");
+        status = decl_fail(c, DV_EBINARY, "it has no name");
     if (!status)
-        status = check_string(c, "its name", op->name);
+        status = decl_check_string(c, "its name", op->name);
     if (status)
         return status;
     snprintf(c->context, sizeof c->context, "operator %.200s: ", op->name);
-    if ((status = check_tail(c, "dv_operator_decl", op, sizeof *op)))
+    if ((status = decl_check_unknown_tail_is_zero(c, "dv_operator_decl", op, sizeof *op)))
         return status;
-#define TEXT(name, who)                                  \
-    if ((status = check_string(c, "." #name, op->name))) \
+#define CHECK_TEXT(name, who)                                 \
+    if ((status = decl_check_string(c, "." #name, op->name))) \
         return status;
-    DV_OPERATOR_TEXTS(TEXT)
-#undef TEXT
+    DV_OPERATOR_TEXTS(CHECK_TEXT)
+#undef CHECK_TEXT
     if (op->flags)
-        return fail(c, DV_EABI, "flags %#x are not known to this runtime (ABI %d.%d)", op->flags, DV_ABI_MAJOR, DV_ABI_MINOR);
+        return decl_fail(
+            c, DV_EABI, "flags %#x are not known to this runtime (ABI %d.%d)", op->flags, DV_ABI_MAJOR, DV_ABI_MINOR);
     if (op->frame_size > 1 << 20)
-        return fail(c, DV_EBINARY, "a struct of %u bytes", op->frame_size);
-    if ((status = check_table(c, ".fields", (const void *const *)op->fields, MOST_ROWS, &n)))
+        return decl_fail(c, DV_EBINARY, "a struct of %u bytes", op->frame_size);
+    if ((status = decl_check_pointer_table(c, ".fields", (const void *const *)op->fields, MAX_TABLE_ENTRIES, &n)))
         return status;
     for (size_t j = 0; j < n; j++)
-        if ((status = check_field(c, op, j, op->fields[j])))
+        if ((status = decl_check_field(c, op, j, op->fields[j])))
             return status;
-    if ((status = check_table(c, ".kernels", (const void *const *)op->kernels, MOST_ROWS, &n)))
+    if ((status = decl_check_pointer_table(c, ".kernels", (const void *const *)op->kernels, MAX_TABLE_ENTRIES, &n)))
         return status;
     for (size_t j = 0; j < n; j++)
-        if ((status = check_kernel(c, j, op->kernels[j])))
+        if ((status = decl_check_kernel(c, j, op->kernels[j])))
             return status;
     return DV_OK;
 }
 
-int dv__decl_check(const dv_library_decl *decl, const char *where, const dv__span *spans, size_t nspans)
+int dv__loaded_library_check_abi(
+    const dv_library_decl *decl, const char *message_prefix, const dv__segment *segments, size_t nsegments)
 {
-    checker c = { .where = where, .spans = spans, .nspans = nspans };
+    decl_checker c = { .message_prefix = message_prefix, .segments = segments, .nsegments = nsegments };
     size_t n;
-    int status = check_struct(&c, "dv_library_decl", decl, FIRST_LIBRARY, sizeof *decl);
+    int status = decl_check_struct(&c, "dv_library_decl", decl, LIBRARY_SIZE_1_0, sizeof *decl);
     if (!status && !decl->name)
-        status = fail(&c, DV_EBINARY, "the library has no name");
+        status = decl_fail(&c, DV_EBINARY, "the library has no name");
     if (!status)
-        status = check_string(&c, "the library's name", decl->name);
+        status = decl_check_string(&c, "the library's name", decl->name);
     if (!status)
-        status = check_string(&c, "the library's version", decl->version);
+        status = decl_check_string(&c, "the library's version", decl->version);
     if (!status)
-        status = check_string(&c, "the library's provider", decl->provider);
+        status = decl_check_string(&c, "the library's provider", decl->provider);
     if (status)
         return status;
     if (decl->kind > DV_LIBRARY_IMPL || decl->reserved)
-        return fail(
+        return decl_fail(
             &c, DV_EABI, "library kind %u is not known to this runtime (ABI %d.%d)", decl->kind, DV_ABI_MAJOR, DV_ABI_MINOR);
-    if ((status = check_table(&c, "the table of operators", (const void *const *)decl->operators, MOST_OPERATORS, &n)))
+    if ((status = decl_check_pointer_table(
+             &c, "the table of operators", (const void *const *)decl->operators, MAX_OPERATORS, &n)))
         return status;
     for (size_t i = 0; i < n; i++)
-        if ((status = check_operator(&c, i, decl->operators[i])))
+        if ((status = decl_check_operator(&c, i, decl->operators[i])))
             return status;
     return DV_OK;
 }
 
-int dv__library_decl_check(const dv_library_decl *decl, const char *where) { return dv__decl_check(decl, where, NULL, 0); }
+int dv__static_library_check_abi(const dv_library_decl *decl, const char *message_prefix)
+{
+    return dv__loaded_library_check_abi(decl, message_prefix, NULL, 0);
+}

@@ -1,15 +1,19 @@
-/* Dispatch tables and keys. The order in which an entry is looked for is PyTorch's (OperatorEntry's computation of its table):
- * a kernel for the key itself; CompositeExplicitAutograd for backends; CompositeImplicitAutograd, but on an autograd key only
- * when nothing is registered for its backend; Autograd; the backend's fallback, which is a fallthrough for autograd keys;
- * missing.
+/* Dispatch tables and keys. The entry for a key is the first that exists, in PyTorch's order (c10's OperatorEntry.cpp,
+ * computeDispatchTableEntryWithDebug()):
+ * - a kernel registered for the key itself;
+ * - CompositeExplicitAutograd, for backends;
+ * - CompositeImplicitAutograd, for an autograd key only if nothing is registered for its backend;
+ * - Autograd, for autograd keys;
+ * - the backend's fallback, which for autograd keys is a fallthrough;
+ * - missing.
  *
- * Of several registrations for one key the newest is used. A declaration counts as registered when the operator is defined: rows
- * as a kernel for their device's backend; a contract as one for Meta; a native form as CompositeImplicitAutograd, or, when there
- * is a gradient, CompositeExplicitAutograd (its gradient is not that of the form, then). */
-#include "registry/internal.h"
+ * Of several registrations for one key the newest is used. A declaration registers with the definition of its operator: kernels
+ * for their device's backend, a contract for Meta, a decomposition for CompositeImplicitAutograd. If the operator declares a
+ * gradient, the decomposition is registered for CompositeExplicitAutograd, since autograd must not differentiate it. */
+#include "registry/registry_internal.h"
 
-static _Thread_local dv_guard guards_of_thread;
-dv_guard *dv__guards(void) { return &guards_of_thread; }
+static _Thread_local dv_guard thread_guards;
+dv_guard *dv__guards(void) { return &thread_guards; }
 
 dv_guard dv_guard_push(uint32_t include_keys, uint32_t exclude_keys)
 {
@@ -39,7 +43,7 @@ const char *dv_key_name(int key) { return key >= 0 && key < DV_KEY_COUNT ? key_n
 int dv_key_parse(const char *name, int *key)
 {
     if (!name || !key)
-        return dv_fail(DV_EINVAL, "dv_key_parse: no %s given: found NULL", name ? "place for the key" : "name");
+        return dv_fail(DV_EINVAL, "dv_key_parse: no %s given: found NULL", name ? "pointer for the key" : "name");
     *key = DV_KEY_NONE;
     for (int i = 0; i < DV_KEY_COUNT; i++)
         if (!strcmp(name, key_names[i])) {
@@ -50,15 +54,15 @@ int dv_key_parse(const char *name, int *key)
         *key = DV_KEY_PRIVATEUSE1;
         return DV_OK;
     }
-    dv__text all = { 0 };
+    dv__strbuf all = { 0 };
     for (int i = 0; i < DV_KEY_COUNT; i++)
-        dv__text_add(&all, "%s%s", i ? ", " : "", key_names[i]);
+        dv__strbuf_printf(&all, "%s%s", i ? ", " : "", key_names[i]);
     dv_fail(DV_ENOENT, "unknown dispatch key '%s'; there are %s", name, all.data ? all.data : "");
-    dv__text_deinit(&all);
+    dv__strbuf_deinit(&all);
     return DV_ENOENT;
 }
 
-int dv__backend_of(int32_t device_type)
+int dv__backend_key_of_device(int32_t device_type)
 {
     switch (device_type) {
     case DV_CPU:
@@ -72,109 +76,117 @@ int dv__backend_of(int32_t device_type)
     }
 }
 
-uint32_t dv__keys_of_device(int32_t device_type)
+uint32_t dv__dispatch_keys_of_device(int32_t device_type)
 {
-    const int backend = dv__backend_of(device_type);
+    const int backend = dv__backend_key_of_device(device_type);
     if (backend == DV_KEY_NONE)
         return 0;
     const uint32_t autograd = backend == DV_KEY_META ? 0 : 1u << (backend + DV_KEY_AUTOGRAD_CPU);
     return 1u << backend | autograd;
 }
 
-enum { BACKENDS = (1 << (DV_KEY_META + 1)) - 1 };
+enum { BACKEND_KEYS = (1 << (DV_KEY_META + 1)) - 1 };
 
-uint32_t dv__keys_of_call(uint32_t keys, dv_guard guards)
+uint32_t dv__dispatch_keys_of_call(uint32_t tensor_keys, dv_guard guards)
 {
-    const uint32_t dense = keys & BACKENDS;
+    const uint32_t dense = tensor_keys & BACKEND_KEYS;
     if (!(guards.included | guards.excluded) && !(dense & (dense - 1)))
-        return keys;
-    keys |= guards.included;
-    const bool computes = (keys & BACKENDS) && !(guards.excluded & BACKENDS);
-    const bool autograd = keys >> DV_KEY_AUTOGRAD_CPU && !(guards.excluded >> DV_KEY_AUTOGRAD_CPU);
-    const uint32_t backends = (keys & BACKENDS) | keys >> DV_KEY_AUTOGRAD_CPU;
+        return tensor_keys;
+    tensor_keys |= guards.included;
+    const bool computes = (tensor_keys & BACKEND_KEYS) && !(guards.excluded & BACKEND_KEYS);
+    const bool autograd = tensor_keys >> DV_KEY_AUTOGRAD_CPU && !(guards.excluded >> DV_KEY_AUTOGRAD_CPU);
+    const uint32_t backends = (tensor_keys & BACKEND_KEYS) | tensor_keys >> DV_KEY_AUTOGRAD_CPU;
     uint32_t highest = 0;
     for (uint32_t bit = 1; bit <= 1u << DV_KEY_META; bit <<= 1)
         if (backends & bit)
             highest = bit;
-    const uint32_t of_autograd = highest & ~(1u << DV_KEY_META); /* AutogradMeta is not a key here */
+    const uint32_t of_autograd = highest & ~(1u << DV_KEY_META); /* enum dv_key has no AutogradMeta */
     return (computes ? highest : 0) | (autograd ? of_autograd << DV_KEY_AUTOGRAD_CPU : 0);
 }
 
-static bool is_autograd(int key) { return key >= DV_KEY_AUTOGRAD_CPU && key <= DV_KEY_AUTOGRAD_PRIVATEUSE1; }
+static bool dispatch_is_autograd_key(int key) { return key >= DV_KEY_AUTOGRAD_CPU && key <= DV_KEY_AUTOGRAD_PRIVATEUSE1; }
 
-static bool has_row_for(const dv__attachment *a, int key)
+/* True if one of the attachment's kernels is for a device of this backend key. */
+static bool dispatch_has_kernel_for_key(const dv__attachment *a, int key)
 {
-    for (size_t i = 0; i < a->rows.n; i++)
-        if (dv__backend_of(a->rows.rows[i]->device_type) == key)
+    for (size_t i = 0; i < a->kernels.nkernels; i++)
+        if (dv__backend_key_of_device(a->kernels.kernels[i]->device_type) == key)
             return true;
     return false;
 }
 
-/* The newest attachment that registers exactly this key. */
-static const dv__attachment *find_attachment(const dv_operator *op, int key)
+/* Returns the newest attachment that registers exactly this key; NULL: none. */
+static const dv__attachment *dispatch_find_attachment(const dv_operator *op, int key)
 {
-    for (const dv__attachment *a = op->registration->attached; a; a = a->next)
-        if (a->kind == DV__ATTACH_ROWS ? has_row_for(a, key) : a->key == key)
+    for (const dv__attachment *a = op->registry_record->attached; a; a = a->next)
+        if (a->kind == DV__ATTACH_KERNELS ? dispatch_has_kernel_for_key(a, key) : a->key == key)
             return a;
     return NULL;
 }
 
-/* What the declaration itself registers. */
-static bool declares(const dv_operator *op, int key)
+/* True if the operator's declaration registers this key, by a contract, shape function or decomposition. */
+static bool dispatch_declaration_registers_key(const dv_operator *op, int key)
 {
     switch (key) {
     case DV_KEY_META: return op->contract || op->shape;
-    case DV_KEY_COMPOSITE_IMPLICIT_AUTOGRAD: return op->native && !op->gradient;
-    case DV_KEY_COMPOSITE_EXPLICIT_AUTOGRAD: return op->native && op->gradient;
+    case DV_KEY_COMPOSITE_IMPLICIT_AUTOGRAD: return op->decomposition && !op->gradient;
+    case DV_KEY_COMPOSITE_EXPLICIT_AUTOGRAD: return op->decomposition && op->gradient;
     default: return false;
     }
 }
 
-static bool registers(const dv_operator *op, int key) { return find_attachment(op, key) || declares(op, key); }
+static bool dispatch_is_key_registered(const dv_operator *op, int key)
+{
+    return dispatch_find_attachment(op, key) || dispatch_declaration_registers_key(op, key);
+}
 
-/* Reference rows come last; then by priority; a vendor's rows before the operator's own. */
-static bool goes_before(const dv__row *a, const dv__row *b)
+/* True if kernel a is tried before kernel b. Reference kernels come last. Then the higher priority comes first, then a
+ * vendor's kernel before the operator's own. False for equal ones. */
+static bool dispatch_is_tried_before(const dv__kernel *a, const dv__kernel *b)
 {
     const uint32_t reference_a = a->flags & DV_KERNEL_REFERENCE, reference_b = b->flags & DV_KERNEL_REFERENCE;
     if (reference_a != reference_b)
         return !reference_a;
     if (a->priority != b->priority)
         return a->priority > b->priority;
-    return a->vendor && !b->vendor;
+    return a->is_from_vendor && !b->is_from_vendor;
 }
 
-/* All rows for the key. The insertion is stable and attachments are visited newest first, so the newer of two vendors comes
- * first, and each vendor's rows keep their order. */
-static size_t collect_rows(const dv_operator *op, int key, const dv__row **rows)
+/* Collects all kernels for the backend key, in the order in which they are tried. Returns their number. The insertion is
+ * stable and attachments are visited newest first. So the newer of two vendors comes first, and each vendor's kernels keep
+ * their order. */
+static size_t dispatch_collect_and_count_kernels(const dv_operator *op, int key, const dv__kernel **kernels)
 {
     size_t n = 0;
-    for (const dv__attachment *a = op->registration->attached; a; a = a->next)
-        for (size_t i = 0; i < a->rows.n; i++) {
-            const dv__row *row = a->rows.rows[i];
-            if (dv__backend_of(row->device_type) != key)
+    for (const dv__attachment *a = op->registry_record->attached; a; a = a->next)
+        for (size_t i = 0; i < a->kernels.nkernels; i++) {
+            const dv__kernel *kernel = a->kernels.kernels[i];
+            if (dv__backend_key_of_device(kernel->device_type) != key)
                 continue;
             size_t at = n++;
-            for (; at > 0 && goes_before(row, rows[at - 1]); at--)
-                rows[at] = rows[at - 1];
-            rows[at] = row;
+            for (; at > 0 && dispatch_is_tried_before(kernel, kernels[at - 1]); at--)
+                kernels[at] = kernels[at - 1];
+            kernels[at] = kernel;
         }
     return n;
 }
 
-typedef struct filler {
+typedef struct table_builder {
     dv__spare_table *table;
     const dv_operator *op;
     size_t used;
-} filler;
+} table_builder;
 
-/* The entry for the runtime key `to`, from the registration for exactly this key, which may be an alias. */
-static void fill_registered(filler *f, int key, int to, const char *from)
+/* Fills the entry of runtime_key from what is registered for registered_key, which may be an alias key such as Autograd: the
+ * newest function or fallthrough, or the kernels of all attachments, newest first. origin_text: names the registration in the
+ * table's printed form. */
+static void dispatch_fill_from_registration(table_builder *builder, int registered_key, int runtime_key, const char *origin_text)
 {
-    dv__entry *e = &f->table->table.entries[to];
-    e->from = from;
-    const dv__attachment *a = find_attachment(f->op, key);
+    dv__dispatch_entry *e = &builder->table->table.entries[runtime_key];
+    e->from = origin_text;
+    const dv__attachment *a = dispatch_find_attachment(builder->op, registered_key);
     if (!a) {
-        e->kind = key == DV_KEY_META ? DV__ENTRY_CONTRACT : DV__ENTRY_NATIVE;
+        e->kind = registered_key == DV_KEY_META ? DV__ENTRY_CONTRACT : DV__ENTRY_DECOMPOSITION;
     } else if (a->kind == DV__ATTACH_BOXED) {
         e->kind = DV__ENTRY_BOXED;
         e->fn = a->fn;
@@ -182,62 +194,64 @@ static void fill_registered(filler *f, int key, int to, const char *from)
     } else if (a->kind == DV__ATTACH_FALLTHROUGH) {
         e->kind = DV__ENTRY_FALLTHROUGH;
     } else {
-        const dv__row **rows = f->table->rows + f->used;
-        e->kind = DV__ENTRY_ROWS;
-        e->nrows = collect_rows(f->op, key, rows);
-        e->rows = rows;
-        f->used += e->nrows;
+        const dv__kernel **kernels = builder->table->kernels + builder->used;
+        e->kind = DV__ENTRY_KERNELS;
+        e->nkernels = dispatch_collect_and_count_kernels(builder->op, registered_key, kernels);
+        e->kernels = kernels;
+        builder->used += e->nkernels;
     }
 }
 
-static void fill_fallback(filler *f, int key)
+/* Fills the entry of a key from the newest library that has a fallback for it; else an autograd key is a fallthrough, and
+ * another key is missing. */
+static void dispatch_fill_fallback(table_builder *builder, int key)
 {
-    dv__entry *e = &f->table->table.entries[key];
+    dv__dispatch_entry *e = &builder->table->table.entries[key];
     e->from = "backend fallback";
-    for (const dv_library *lib = dv__registry_libraries(); lib; lib = lib->next)
-        if (lib->fallbacks[key].set) {
+    for (const dv_library *lib = dv__registry_find_newest_library(); lib; lib = lib->next)
+        if (lib->fallbacks[key].is_set) {
             e->kind = lib->fallbacks[key].fn ? DV__ENTRY_BOXED : DV__ENTRY_FALLTHROUGH;
             e->fn = lib->fallbacks[key].fn;
             e->user = lib->fallbacks[key].user;
             return;
         }
-    e->kind = is_autograd(key) ? DV__ENTRY_FALLTHROUGH : DV__ENTRY_MISSING;
-    if (!is_autograd(key))
+    e->kind = dispatch_is_autograd_key(key) ? DV__ENTRY_FALLTHROUGH : DV__ENTRY_MISSING;
+    if (!dispatch_is_autograd_key(key))
         e->from = "missing";
 }
 
-static void fill_entry(filler *f, int key)
+static void dispatch_fill_entry(table_builder *builder, int key)
 {
-    const dv_operator *op = f->op;
-    const bool autograd = is_autograd(key);
-    if (registers(op, key)) {
-        fill_registered(f, key, key, "kernel");
+    const dv_operator *op = builder->op;
+    const bool autograd = dispatch_is_autograd_key(key);
+    if (dispatch_is_key_registered(op, key)) {
+        dispatch_fill_from_registration(builder, key, key, "kernel");
         return;
     }
-    const bool explicit_kernel = registers(op, DV_KEY_COMPOSITE_EXPLICIT_AUTOGRAD);
+    const bool explicit_kernel = dispatch_is_key_registered(op, DV_KEY_COMPOSITE_EXPLICIT_AUTOGRAD);
     if (!autograd && explicit_kernel) {
-        fill_registered(f, DV_KEY_COMPOSITE_EXPLICIT_AUTOGRAD, key, "default backend kernel");
+        dispatch_fill_from_registration(builder, DV_KEY_COMPOSITE_EXPLICIT_AUTOGRAD, key, "default backend kernel");
         return;
     }
-    const bool backend_kernel = explicit_kernel || (autograd && registers(op, key - DV_KEY_AUTOGRAD_CPU));
-    if (registers(op, DV_KEY_COMPOSITE_IMPLICIT_AUTOGRAD) && !backend_kernel) {
-        fill_registered(f, DV_KEY_COMPOSITE_IMPLICIT_AUTOGRAD, key, "math kernel");
+    const bool backend_kernel = explicit_kernel || (autograd && dispatch_is_key_registered(op, key - DV_KEY_AUTOGRAD_CPU));
+    if (dispatch_is_key_registered(op, DV_KEY_COMPOSITE_IMPLICIT_AUTOGRAD) && !backend_kernel) {
+        dispatch_fill_from_registration(builder, DV_KEY_COMPOSITE_IMPLICIT_AUTOGRAD, key, "math kernel");
         return;
     }
-    if (autograd && registers(op, DV_KEY_AUTOGRAD)) {
-        fill_registered(f, DV_KEY_AUTOGRAD, key, "autograd kernel");
+    if (autograd && dispatch_is_key_registered(op, DV_KEY_AUTOGRAD)) {
+        dispatch_fill_from_registration(builder, DV_KEY_AUTOGRAD, key, "autograd kernel");
         return;
     }
-    fill_fallback(f, key);
+    dispatch_fill_fallback(builder, key);
 }
 
-void dv__table_fill(dv__spare_table *t, const dv_operator *op)
+void dv__dispatch_table_fill(dv__spare_table *table, const dv_operator *op)
 {
-    filler f = { t, op, 0 };
-    memset(&t->table, 0, sizeof t->table);
+    table_builder f = { table, op, 0 };
+    memset(&table->table, 0, sizeof table->table);
     for (int key = 0; key < DV_KEY_RUNTIME_COUNT; key++) {
-        fill_entry(&f, key);
-        if (t->table.entries[key].kind != DV__ENTRY_FALLTHROUGH)
-            t->table.handled |= 1u << key;
+        dispatch_fill_entry(&f, key);
+        if (table->table.entries[key].kind != DV__ENTRY_FALLTHROUGH)
+            table->table.handled_keys |= 1u << key;
     }
 }

@@ -1,10 +1,10 @@
 /* Libraries: registrations that are added and removed together, from a binary, from a linked descriptor, or by hand. */
 #include "base/error.h"
-#include "registry/internal.h"
+#include "registry/registry_internal.h"
 
 #include <assert.h>
 
-static int check_namespace(const char *ns)
+static int library_check_namespace(const char *ns)
 {
     bool good = ns && *ns && !(*ns >= '0' && *ns <= '9');
     for (const char *p = ns; good && *p; p++)
@@ -12,7 +12,7 @@ static int check_namespace(const char *ns)
     return good ? DV_OK : dv_fail(DV_EINVAL, "a namespace is letters, digits and '_', not '%s'", ns ? ns : "(null)");
 }
 
-static void free_wish(dv__wish *w)
+static void library_free_named_registration(dv__named_registration *w)
 {
     if (!w)
         return;
@@ -20,17 +20,17 @@ static void free_wish(dv__wish *w)
     dv__free(w);
 }
 
-/* Everything that is not in the registry. */
-static void library_deinit(dv_library *lib)
+/* Frees a library that is not in the registry, with its named registrations and its references to operators. */
+static void library_free_unregistered(dv_library *lib)
 {
     for (size_t i = 0; i < lib->noperators; i++)
         dv_operator_unref(lib->operators[i]);
     dv__free(lib->operators);
-    for (dv__wish *w = lib->wishes, *next; w; w = next) {
+    for (dv__named_registration *w = lib->named_registrations, *next; w; w = next) {
         next = w->next;
-        free_wish(w);
+        library_free_named_registration(w);
     }
-    if (lib->loaded)
+    if (lib->is_from_file)
         dv__binary_deinit(&lib->binary);
     dv__free(lib->ns);
     dv__free(lib->version);
@@ -39,17 +39,18 @@ static void library_deinit(dv_library *lib)
     dv__free(lib);
 }
 
-static int copy(const char *text, char **out)
+static int library_copy_text(const char *text, char **out)
 {
     *out = text ? dv__strdup(text) : NULL;
     return text && !*out ? DV_ENOMEM : DV_OK;
 }
 
-static int library_alloc(
+/* Makes a library without operators, which is not registered yet. path: for its label in messages. Returns a status. */
+static int library_alloc_empty(
     int kind, const char *ns, int key, const char *version, const char *provider, const char *path, dv_library **out)
 {
     *out = NULL;
-    int status = check_namespace(ns);
+    int status = library_check_namespace(ns);
     if (status)
         return status;
     if (kind < DV_LIBRARY_DEF || kind > DV_LIBRARY_IMPL)
@@ -59,17 +60,17 @@ static int library_alloc(
         return DV_ENOMEM;
     lib->kind = kind;
     lib->key = key;
-    dv__text label = { 0 };
-    dv__text_puts(&label, ns);
+    dv__strbuf label = { 0 };
+    dv__strbuf_append_str(&label, ns);
     if (kind != DV_LIBRARY_DEF && provider)
-        dv__text_add(&label, " (%s)", provider);
+        dv__strbuf_printf(&label, " (%s)", provider);
     if (version)
-        dv__text_add(&label, " %s", version);
+        dv__strbuf_printf(&label, " %s", version);
     if (path)
-        dv__text_add(&label, " from %s", path);
-    if (dv__text_take(&label, &lib->label) || copy(ns, &lib->ns) || copy(version, &lib->version) ||
-        copy(provider, &lib->provider)) {
-        library_deinit(lib);
+        dv__strbuf_printf(&label, " from %s", path);
+    if (dv__strbuf_detach(&label, &lib->label) || library_copy_text(ns, &lib->ns) || library_copy_text(version, &lib->version) ||
+        library_copy_text(provider, &lib->provider)) {
+        library_free_unregistered(lib);
         return DV_ENOMEM;
     }
     *out = lib;
@@ -78,7 +79,7 @@ static int library_alloc(
 
 /* ---- From a descriptor ---- */
 
-static size_t count_operators(const dv_library_decl *decl)
+static size_t library_count_operators(const dv_library_decl *decl)
 {
     size_t n = 0;
     while (decl->operators && decl->operators[n])
@@ -86,12 +87,12 @@ static size_t count_operators(const dv_library_decl *decl)
     return n;
 }
 
-static int declare_operators(dv_library *lib)
+static int library_make_declared_operators(dv_library *lib)
 {
-    const size_t n = count_operators(lib->decl);
+    const size_t n = library_count_operators(lib->decl);
     if (!(lib->operators = dv__calloc(n, sizeof *lib->operators)))
         return DV_ENOMEM;
-    lib->room = n;
+    lib->capacity = n;
     for (size_t i = 0; i < n; i++) {
         const int status = dv__operator_declare(lib, lib->decl->operators[i], &lib->operators[i]);
         if (status)
@@ -99,58 +100,61 @@ static int declare_operators(dv_library *lib)
         lib->noperators++;
     }
     for (size_t i = 0; i < n; i++) {
-        const int status = dv__operator_formulas(lib, lib->operators[i]);
+        const int status = dv__operator_parse_formulas(lib, lib->operators[i]);
         if (status)
             return status;
     }
     return DV_OK;
 }
 
-/* Kernels for operators of other libraries. They are added last to first, so that the first declared is the newest. */
-static int declare_wishes(dv_library *lib)
+/* Makes a named registration for each declaration of a library of kernels, in a list that begins with the last declaration.
+ * Declarations that come later count as newer. Returns a status. */
+static int library_make_named_registrations(dv_library *lib)
 {
-    for (size_t i = 0, n = count_operators(lib->decl); i < n; i++) {
-        dv__wish *w = dv__calloc(1, sizeof *w);
+    for (size_t i = 0, n = library_count_operators(lib->decl); i < n; i++) {
+        dv__named_registration *w = dv__calloc(1, sizeof *w);
         if (!w)
             return DV_ENOMEM;
         w->library = lib;
         w->decl = lib->decl->operators[i];
         w->key = DV_KEY_NONE;
-        w->next = lib->wishes;
-        lib->wishes = w;
-        int status = dv__declared_name(lib->ns, w->decl, &w->name);
+        w->next = lib->named_registrations;
+        lib->named_registrations = w;
+        int status = dv__operator_make_full_name(lib->ns, w->decl, &w->name);
         if (!status)
-            status = dv__vendor_check(w->name, w->decl);
+            status = dv__vendor_decl_check(w->name, w->decl);
         if (status)
             return status;
     }
     return DV_OK;
 }
 
-static int load(const dv_library_decl *decl, dv__binary *take_binary, dv_library **out)
+/* Makes a library from a descriptor and adds it to the registry. owned_binary: the binary of the descriptor, which the
+ * library or a failure frees; NULL: linked. Returns a status. */
+static int library_make_and_register(const dv_library_decl *decl, dv__binary *owned_binary, dv_library **out)
 {
     *out = NULL;
-    const char *path = take_binary ? take_binary->path : NULL;
-    const char *provider = DV__GET(decl, dv_library_decl, provider, NULL);
+    const char *path = owned_binary ? owned_binary->path : NULL;
+    const char *provider = DV__DECL_GET(decl, dv_library_decl, provider, NULL);
     dv_library *lib;
-    int status = library_alloc(
-        (int)decl->kind, decl->name, DV_KEY_NONE, DV__GET(decl, dv_library_decl, version, NULL), provider, path, &lib);
+    int status = library_alloc_empty(
+        (int)decl->kind, decl->name, DV_KEY_NONE, DV__DECL_GET(decl, dv_library_decl, version, NULL), provider, path, &lib);
     if (status) {
-        if (take_binary)
-            dv__binary_deinit(take_binary);
+        if (owned_binary)
+            dv__binary_deinit(owned_binary);
         return status;
     }
     lib->decl = decl;
-    if (take_binary) {
-        lib->binary = *take_binary;
-        lib->loaded = true;
+    if (owned_binary) {
+        lib->binary = *owned_binary;
+        lib->is_from_file = true;
     }
-    status = lib->kind == DV_LIBRARY_IMPL ? declare_wishes(lib) : declare_operators(lib);
+    status = lib->kind == DV_LIBRARY_IMPL ? library_make_named_registrations(lib) : library_make_declared_operators(lib);
     if (!status)
         status = dv__registry_add(lib);
     if (status) {
-        dv__fail_in(status, "library %s", lib->label);
-        library_deinit(lib);
+        dv__fail_add_context(status, "library %s", lib->label);
+        library_free_unregistered(lib);
         return status;
     }
     *out = lib;
@@ -159,38 +163,38 @@ static int load(const dv_library_decl *decl, dv__binary *take_binary, dv_library
 
 int dv_load(const char *path, dv_library **out)
 {
-    DV__REQUIRE(out, "place for the result");
+    DV__REQUIRE(out, "pointer for the result");
     *out = NULL;
     DV__REQUIRE(path, "path");
     dv__binary binary;
     int status = dv__policy_init();
     if (status || (status = dv__binary_open(path, &binary)))
         return status;
-    if ((*out = dv__take_base(binary.id))) {
+    if ((*out = dv__take_unclaimed_base_set(binary.id))) {
         dv__binary_deinit(&binary);
         return DV_OK;
     }
-    return load(binary.decl, &binary, out);
+    return library_make_and_register(binary.decl, &binary, out);
 }
 
 int dv_load_static(const struct dv_library_decl *decl, dv_library **out)
 {
-    DV__REQUIRE(out, "place for the result");
+    DV__REQUIRE(out, "pointer for the result");
     *out = NULL;
     int status = dv__policy_init();
-    if (status || (status = dv__library_decl_check(decl, "dv_load_static")))
+    if (status || (status = dv__static_library_check_abi(decl, "dv_load_static")))
         return status;
-    return load(decl, NULL, out);
+    return library_make_and_register(decl, NULL, out);
 }
 
 /* ---- By hand ---- */
 
-static int no_library(const char *function) { return dv_fail(DV_EINVAL, "%s: no library given: found NULL", function); }
+static int library_fail_null(const char *function) { return dv_fail(DV_EINVAL, "%s: no library given: found NULL", function); }
 
 int dv_library_new(int kind, const char *ns, int key, dv_library **out)
 {
     if (!out)
-        return dv_fail(DV_EINVAL, "dv_library_new: no place for what it makes: found NULL");
+        return dv_fail(DV_EINVAL, "dv_library_new: no pointer for the result: found NULL");
     *out = NULL;
     if (key != DV_KEY_NONE && (key < 0 || key >= DV_KEY_COUNT))
         return dv_fail(DV_EINVAL, "library %s: %d is not a dispatch key", ns ? ns : "(null)", key);
@@ -198,11 +202,11 @@ int dv_library_new(int kind, const char *ns, int key, dv_library **out)
         return dv_fail(DV_EINVAL, "library %s: only an IMPL library has a dispatch key", ns ? ns : "(null)");
     dv_library *lib;
     int status = dv__policy_init();
-    if (status || (status = library_alloc(kind, ns, key, NULL, NULL, NULL, &lib)))
+    if (status || (status = library_alloc_empty(kind, ns, key, NULL, NULL, NULL, &lib)))
         return status;
     if ((status = dv__registry_add(lib))) {
-        dv__fail_in(status, "library %s", lib->label);
-        library_deinit(lib);
+        dv__fail_add_context(status, "library %s", lib->label);
+        library_free_unregistered(lib);
         return status;
     }
     *out = lib;
@@ -214,7 +218,7 @@ int dv_library_define(dv_library *lib, const char *schema, const char *tags, dv_
     if (borrowed_out)
         *borrowed_out = NULL;
     if (!lib)
-        return no_library("dv_library_define");
+        return library_fail_null("dv_library_define");
     if (lib->kind == DV_LIBRARY_IMPL)
         return dv_fail(
             DV_EINVAL, "library %s: operators are defined by a DEF or FRAGMENT library, not by an IMPL one", lib->label);
@@ -233,8 +237,9 @@ int dv_library_define(dv_library *lib, const char *schema, const char *tags, dv_
     return DV_OK;
 }
 
-/* "f", "f.out" or "ns::f" as the full name. */
-static int full_name(const dv_library *lib, const char *name, char **out)
+/* Makes the full name "ns::f" or "ns::f.out" from a name with or without namespace. The caller frees *out. Fails if the
+ * namespace is not the library's. */
+static int library_make_full_name(const dv_library *lib, const char *name, char **out)
 {
     *out = NULL;
     const char *colons = name ? strstr(name, "::") : NULL;
@@ -242,15 +247,17 @@ static int full_name(const dv_library *lib, const char *name, char **out)
         return dv_fail(DV_EINVAL, "library %s: the operator's name is missing", lib->label);
     if (colons && (strlen(lib->ns) != (size_t)(colons - name) || strncmp(name, lib->ns, (size_t)(colons - name)) != 0))
         return dv_fail(DV_EINVAL, "operator %s: its namespace is not that of library %s", name, lib->label);
-    dv__text text = { 0 };
-    dv__text_add(&text, "%s::%s", lib->ns, colons ? colons + 2 : name);
-    return dv__text_take(&text, out);
+    dv__strbuf text = { 0 };
+    dv__strbuf_printf(&text, "%s::%s", lib->ns, colons ? colons + 2 : name);
+    return dv__strbuf_detach(&text, out);
 }
 
-static int add_impl(dv_library *lib, const char *name, int key, bool fallthrough, dv_boxed_fn fn, void *user)
+/* Registers a boxed kernel or a fallthrough for a key of the operator `name`; DV_KEY_NONE means the key of the library.
+ * Returns a status. */
+static int library_register_impl(dv_library *lib, const char *name, int key, bool is_fallthrough, dv_boxed_fn fn, void *user)
 {
     if (!lib)
-        return no_library("dv_library_impl");
+        return library_fail_null("dv_library_impl");
     if (key == DV_KEY_NONE)
         key = lib->key;
     if (key == DV_KEY_NONE)
@@ -261,35 +268,38 @@ static int add_impl(dv_library *lib, const char *name, int key, bool fallthrough
     if (lib->key != DV_KEY_NONE && key != lib->key)
         return dv_fail(DV_EINVAL, "operator %s: library %s is for %s only, not for %s", name ? name : "(null)", lib->label,
             dv_key_name(lib->key), dv_key_name(key));
-    if (!fallthrough && !fn)
+    if (!is_fallthrough && !fn)
         return dv_fail(DV_EINVAL, "operator %s: the kernel for %s is NULL", name ? name : "(null)", dv_key_name(key));
-    dv__wish *w = dv__calloc(1, sizeof *w);
+    dv__named_registration *w = dv__calloc(1, sizeof *w);
     if (!w)
         return DV_ENOMEM;
     w->library = lib;
     w->key = key;
-    w->fallthrough = fallthrough;
+    w->is_fallthrough = is_fallthrough;
     w->fn = fn;
     w->user = user;
-    int status = full_name(lib, name, &w->name);
+    int status = library_make_full_name(lib, name, &w->name);
     if (!status)
-        status = dv__registry_add_wish(lib, w);
+        status = dv__registry_add_named(lib, w);
     if (status)
-        free_wish(w);
+        library_free_named_registration(w);
     return status;
 }
 
 int dv_library_impl(dv_library *lib, const char *name, int key, dv_boxed_fn fn, void *user)
 {
-    return add_impl(lib, name, key, false, fn, user);
+    return library_register_impl(lib, name, key, false, fn, user);
 }
 
-int dv_library_impl_fallthrough(dv_library *lib, const char *name, int key) { return add_impl(lib, name, key, true, NULL, NULL); }
+int dv_library_impl_fallthrough(dv_library *lib, const char *name, int key)
+{
+    return library_register_impl(lib, name, key, true, NULL, NULL);
+}
 
 int dv_library_fallback(dv_library *lib, int key, dv_boxed_fn fn, void *user)
 {
     if (!lib)
-        return no_library("dv_library_fallback");
+        return library_fail_null("dv_library_fallback");
     if (key < 0 || key >= DV_KEY_RUNTIME_COUNT)
         return dv_fail(DV_EINVAL, "library %s: a fallback is for one runtime key, not for %s", lib->label, dv_key_name(key));
     return dv__registry_add_fallback(lib, key, fn, user);
@@ -300,16 +310,16 @@ void dv_library_free(dv_library *lib)
     if (!lib)
         return;
     dv__registry_remove(lib);
-    library_deinit(lib);
+    library_free_unregistered(lib);
 }
 
 /* ---- Asking ---- */
 
 const char *dv_library_name(const dv_library *lib) { return lib ? lib->ns : ""; }
-const char *dv_library_path(const dv_library *lib) { return lib && lib->loaded ? lib->binary.path : NULL; }
-const char *dv_library_content(const dv_library *lib) { return lib && lib->loaded ? lib->binary.id : NULL; }
+const char *dv_library_path(const dv_library *lib) { return lib && lib->is_from_file ? lib->binary.path : NULL; }
+const char *dv_library_content_hash(const dv_library *lib) { return lib && lib->is_from_file ? lib->binary.id : NULL; }
 
-size_t dv_library_size(const dv_library *lib)
+size_t dv_library_noperators(const dv_library *lib)
 {
     if (!lib)
         return 0;
@@ -331,27 +341,27 @@ dv_operator *dv_library_operator(const dv_library *lib, size_t i)
 
 int dv_library_find(const dv_library *lib, const char *name, dv_operator **out)
 {
-    DV__REQUIRE(out, "place for the result");
+    DV__REQUIRE(out, "pointer for the result");
     *out = NULL;
     DV__REQUIRE(lib, "library");
     DV__REQUIRE(name, "name");
     char *full;
-    int status = full_name(lib, name, &full);
+    int status = library_make_full_name(lib, name, &full);
     if (status)
         return status;
     assert(full);
     char hint[512];
-    dv__near near = { .wanted = full };
+    dv__suggestions suggestions = { .wanted = full };
     dv__registry_lock();
     for (size_t i = 0; i < lib->noperators && !*out; i++) {
         if (!strcmp(lib->operators[i]->name, full))
             *out = dv_operator_ref(lib->operators[i]);
         else
-            dv__near_add(&near, lib->operators[i]->name);
+            dv__suggest_add(&suggestions, lib->operators[i]->name);
     }
     if (!*out)
         status = dv_fail(DV_ENOENT, "operator %s is not defined by library %s (%zu operators)%s", full, lib->label,
-            lib->noperators, dv__near_print(&near, hint, sizeof hint));
+            lib->noperators, dv__suggest_print(&suggestions, hint, sizeof hint));
     dv__registry_unlock();
     dv__free(full);
     return status;

@@ -1,25 +1,25 @@
 /* Names of element types and devices. The table of types is DV_DTYPES; other common spellings are mapped to its names. */
 #include "base/error.h"
-#include "base/text.h"
+#include "base/strbuf.h"
 #include "tensor/tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-static const dv_dtype_row rows[] = {
+static const dv_dtype_row dtype_rows[] = {
 #define ROW(name, code, bits, exponent, mantissa, bias, form, torch, names) \
     { { code, bits, 1 }, #name, names, exponent, mantissa, bias, DV_FLOAT_##form, torch },
     DV_DTYPES(ROW)
 #undef ROW
 };
 
-const dv_dtype_row *dv_dtype_at(size_t i) { return i < sizeof rows / sizeof *rows ? &rows[i] : NULL; }
+const dv_dtype_row *dv_dtype_at(size_t i) { return i < sizeof dtype_rows / sizeof *dtype_rows ? &dtype_rows[i] : NULL; }
 
 const dv_dtype_row *dv_dtype_named(const char *name)
 {
-    for (size_t i = 0; name && i < sizeof rows / sizeof *rows; i++)
-        if (!strcmp(rows[i].name, name))
-            return &rows[i];
+    for (size_t i = 0; name && i < sizeof dtype_rows / sizeof *dtype_rows; i++)
+        if (!strcmp(dtype_rows[i].name, name))
+            return &dtype_rows[i];
     return NULL;
 }
 
@@ -33,7 +33,7 @@ const dv_dtype_row *dv_dtype_find(dv_dtype t)
     t.lanes = 1;
     switch (dv_dtype_key(t)) {
 #define FIND(name, ...) \
-    case DV_DTYPE_##name: return &rows[AT_##name];
+    case DV_DTYPE_##name: return &dtype_rows[AT_##name];
         DV_DTYPES(FIND)
 #undef FIND
     default: return NULL;
@@ -42,7 +42,7 @@ const dv_dtype_row *dv_dtype_find(dv_dtype t)
 
 const char *dv_dtype_name(dv_dtype t)
 {
-    static _Thread_local char text[4][48]; /* four, so that one message can name several types */
+    static _Thread_local char text[4][48]; /* four buffers, so that one message can name several types */
     static _Thread_local unsigned next;
     const dv_dtype_row *row = dv_dtype_find(t);
     if (row && t.lanes == 1)
@@ -63,35 +63,39 @@ const char *dv_dtype_long_name(dv_dtype t)
     return text;
 }
 
-static bool is(const char *name, size_t size, const char *word) { return strlen(word) == size && !memcmp(name, word, size); }
-
-static bool parse_base(const char *name, size_t size, dv_dtype *out)
+static bool dtype_name_equals(const char *name, size_t size, const char *word)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (is(name, size, rows[i].name))
-            return *out = rows[i].dtype, true;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (dv__has_word(rows[i].names, name, size))
-            return *out = rows[i].dtype, true;
-    if (!is(name, size, "float4_e2m1fn_x2")) /* PyTorch's name: two to a byte */
+    return strlen(word) == size && !memcmp(name, word, size);
+}
+
+/* Finds the dtype with this short or other name. Returns false if there is none. */
+static bool dtype_try_parse_name(const char *name, size_t size, dv_dtype *out)
+{
+    for (size_t i = 0; i < sizeof dtype_rows / sizeof *dtype_rows; i++)
+        if (dtype_name_equals(name, size, dtype_rows[i].name))
+            return *out = dtype_rows[i].dtype, true;
+    for (size_t i = 0; i < sizeof dtype_rows / sizeof *dtype_rows; i++)
+        if (dv__has_word(dtype_rows[i].names, name, size))
+            return *out = dtype_rows[i].dtype, true;
+    if (!dtype_name_equals(name, size, "float4_e2m1fn_x2")) /* PyTorch's name: two to a byte */
         return false;
     return *out = dv_dtype_from_key(DV_DTYPE_f4_e2m1fn + (1 << 16)), true;
 }
 
 int dv_dtype_parse(const char *name, dv_dtype *out)
 {
-    DV__REQUIRE(out, "place for the result");
+    DV__REQUIRE(out, "pointer for the result");
     memset(out, 0, sizeof *out);
     if (!name)
         return dv_fail(DV_EDTYPE, "no dtype name given");
     const char *base = strncmp(name, "torch.", 6) ? name : name + 6;
-    if (parse_base(base, strlen(base), out))
+    if (dtype_try_parse_name(base, strlen(base), out))
         return DV_OK;
     const char *x = strrchr(base, 'x'); /* f32x4 */
     if (x && x[1] >= '1' && x[1] <= '9') {
         char *end;
         const unsigned long lanes = strtoul(x + 1, &end, 10);
-        if (!*end && lanes <= UINT16_MAX && parse_base(base, (size_t)(x - base), out) && out->lanes == 1)
+        if (!*end && lanes <= UINT16_MAX && dtype_try_parse_name(base, (size_t)(x - base), out) && out->lanes == 1)
             return out->lanes = (uint16_t)lanes, DV_OK;
         memset(out, 0, sizeof *out);
     }
@@ -111,9 +115,9 @@ int64_t dv_dtype_bytes(dv_dtype t, int64_t n)
     return whole;
 }
 
-/* DLPack's numbers with PyTorch's names where it has one. */
+/* X(name, DLPack's number) of each device type. The name is PyTorch's if it has one. */
 /* clang-format off */
-#define DEVICES(X)                                                                                                             \
+#define DEVICE_TYPES(X)                                                                                                             \
     X("cpu", 1) X("cuda", 2) X("cuda_host", 3) X("opencl", 4) X("vulkan", 7) X("mps", 8) X("vpi", 9) X("rocm", 10)             \
     X("rocm_host", 11) X("npu", 12) X("cuda_managed", 13) X("xpu", 14) X("webgpu", 15) X("hexagon", 16) X("maia", 17)          \
     X("trn", 18) X("meta", 1000)
@@ -126,7 +130,7 @@ const char *dv_device_name(int32_t type)
     switch (type) {
 #define NAME(name, number) \
     case number: return name;
-        DEVICES(NAME)
+        DEVICE_TYPES(NAME)
 #undef NAME
     default: break;
     }
@@ -142,18 +146,18 @@ int dv_device_parse(const char *name, dv_device *out)
         int32_t type;
     } table[] = {
 #define ROW(name, number) { name, number },
-        DEVICES(ROW)
+        DEVICE_TYPES(ROW)
 #undef ROW
             { "privateuseone", DV_NPU },
         { "hip", DV_ROCM },
     };
-    DV__REQUIRE(out, "place for the result");
+    DV__REQUIRE(out, "pointer for the result");
     memset(out, 0, sizeof *out);
     if (!name)
         return dv_fail(DV_EDEVICE, "no device name given");
     const size_t size = strcspn(name, ":");
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        if (!is(name, size, table[i].name))
+        if (!dtype_name_equals(name, size, table[i].name))
             continue;
         int32_t id = 0;
         if (name[size]) {

@@ -1,73 +1,75 @@
-/* Elements of every type of the table as doubles. Floats of less than 16 bits are rounded by bisection, to the nearest finite
- * value of the format. Elements of less than a byte are packed, the first in the lowest bits. */
+/* Elements of every dtype of DV_DTYPES, read and written as doubles. Floats of less than 16 bits are rounded by bisection,
+ * to the nearest finite value of the format. Elements of less than a byte are packed, the first in the lowest bits. */
 #include "tensor/tensor.h"
 
 #include <math.h>
 
-static uint64_t read_bits(const void *data, int64_t i, unsigned bits)
+static uint64_t element_read_bits(const void *data, int64_t i, unsigned width)
 {
     const uint8_t *bytes = data;
     uint64_t u = 0;
-    if (bits >= 8)
-        memcpy(&u, bytes + i * (bits / 8), bits / 8);
-    for (unsigned k = 0; bits < 8 && k < bits; k++) {
-        const int64_t at = i * (int64_t)bits + k;
+    if (width >= 8)
+        memcpy(&u, bytes + i * (width / 8), width / 8);
+    for (unsigned k = 0; width < 8 && k < width; k++) {
+        const int64_t at = i * (int64_t)width + k;
         u |= (uint64_t)(bytes[at / 8] >> at % 8 & 1) << k;
     }
     return u;
 }
 
-static void write_bits(void *data, int64_t i, unsigned bits, uint64_t u)
+static void element_write_bits(void *data, int64_t i, unsigned width, uint64_t value)
 {
     uint8_t *bytes = data;
-    if (bits >= 8)
-        memcpy(bytes + i * (bits / 8), &u, bits / 8);
-    for (unsigned k = 0; bits < 8 && k < bits; k++) {
-        const int64_t at = i * (int64_t)bits + k;
-        bytes[at / 8] = (uint8_t)((bytes[at / 8] & ~(1u << at % 8)) | (unsigned)(u >> k & 1) << at % 8);
+    if (width >= 8)
+        memcpy(bytes + i * (width / 8), &value, width / 8);
+    for (unsigned k = 0; width < 8 && k < width; k++) {
+        const int64_t at = i * (int64_t)width + k;
+        bytes[at / 8] = (uint8_t)((bytes[at / 8] & ~(1u << at % 8)) | (unsigned)(value >> k & 1) << at % 8);
     }
 }
 
-static double small_value(const dv_dtype_row *f, unsigned bits)
+static double element_decode_float(const dv_dtype_row *format, unsigned bits)
 {
-    const unsigned rest = (unsigned)(f->exponent + f->mantissa), top = (1u << f->exponent) - 1;
-    const unsigned mantissa = bits & ((1u << f->mantissa) - 1), exponent = bits >> f->mantissa & top;
-    const double sign = f->form != DV_FLOAT_FNU && bits >> rest & 1 ? -1 : 1;
+    const unsigned rest = (unsigned)(format->exponent + format->mantissa), top = (1u << format->exponent) - 1;
+    const unsigned mantissa = bits & ((1u << format->mantissa) - 1), exponent = bits >> format->mantissa & top;
+    const double sign = format->form != DV_FLOAT_FNU && bits >> rest & 1 ? -1 : 1;
     const bool ones = (bits & ((1u << rest) - 1)) == (1u << rest) - 1;
-    if (f->form == DV_FLOAT_IEEE && exponent == top)
+    if (format->form == DV_FLOAT_IEEE && exponent == top)
         return mantissa ? NAN : sign * INFINITY;
-    if (((f->form == DV_FLOAT_FN || f->form == DV_FLOAT_FNU) && ones) || (f->form == DV_FLOAT_FNUZ && bits == 1u << rest))
+    if (((format->form == DV_FLOAT_FN || format->form == DV_FLOAT_FNU) && ones) ||
+        (format->form == DV_FLOAT_FNUZ && bits == 1u << rest))
         return NAN;
-    if (!exponent && f->form != DV_FLOAT_FNU)
-        return sign * ldexp(mantissa, 1 - f->bias - f->mantissa);
-    return sign * ldexp((1u << f->mantissa) + mantissa, (int)exponent - f->bias - f->mantissa);
+    if (!exponent && format->form != DV_FLOAT_FNU)
+        return sign * ldexp(mantissa, 1 - format->bias - format->mantissa);
+    return sign * ldexp((1u << format->mantissa) + mantissa, (int)exponent - format->bias - format->mantissa);
 }
 
-/* The values of bits from 0 grow, up to infinity or NaN. */
-static unsigned small_bits(const dv_dtype_row *f, double x)
+/* Returns the bits of the value of a small float format that is nearest to x. NaN gives the first NaN of the format, or 0 if
+ * it has none. Positive values grow with their bits, so bisection finds the value. */
+static unsigned element_encode_float(const dv_dtype_row *format, double x)
 {
-    const unsigned sign = 1u << (f->exponent + f->mantissa);
-    const double size = f->form == DV_FLOAT_FNU ? x : fabs(x);
+    const unsigned sign = 1u << (format->exponent + format->mantissa);
+    const double size = format->form == DV_FLOAT_FNU ? x : fabs(x);
     unsigned low = 0, high = sign;
     if (isnan(x)) {
-        while (low <= sign && !isnan(small_value(f, low)))
+        while (low <= sign && !isnan(element_decode_float(format, low)))
             low++;
         return low <= sign ? low : 0;
     }
     while (high - low > 1) {
         const unsigned middle = (low + high) / 2;
-        *(small_value(f, middle) <= size ? &low : &high) = middle;
+        *(element_decode_float(format, middle) <= size ? &low : &high) = middle;
     }
-    if (high < sign && small_value(f, high) - size < size - small_value(f, low))
+    if (high < sign && element_decode_float(format, high) - size < size - element_decode_float(format, low))
         low = high;
     return low && x < 0 ? sign | low : low;
 }
 
-static bool is_integer(dv_dtype t) { return t.code == 0 || t.code == 1 || t.code == 6; }
+static bool element_is_integer(dv_dtype t) { return t.code == 0 || t.code == 1 || t.code == 6; }
 
-static int64_t signed_integer(const void *data, int64_t i, dv_dtype t)
+static int64_t element_read_signed(const void *data, int64_t i, dv_dtype t)
 {
-    const uint64_t u = read_bits(data, i, t.bits), sign = (uint64_t)1 << (t.bits - 1);
+    const uint64_t u = element_read_bits(data, i, t.bits), sign = (uint64_t)1 << (t.bits - 1);
     return (int64_t)((u ^ sign) - sign);
 }
 
@@ -87,9 +89,9 @@ double dv_element_get(const void *data, int64_t i, dv_dtype t)
     default: break;
     }
     const dv_dtype_row *row = dv_dtype_find(t);
-    if (row && is_integer(t))
-        return t.code == 0 ? (double)signed_integer(data, i, t) : (double)read_bits(data, i, t.bits);
-    return row && row->form ? small_value(row, (unsigned)read_bits(data, i, t.bits)) : 0;
+    if (row && element_is_integer(t))
+        return t.code == 0 ? (double)element_read_signed(data, i, t) : (double)element_read_bits(data, i, t.bits);
+    return row && row->form ? element_decode_float(row, (unsigned)element_read_bits(data, i, t.bits)) : 0;
 }
 
 void dv_element_put(void *data, int64_t i, dv_dtype t, double x)
@@ -110,8 +112,8 @@ void dv_element_put(void *data, int64_t i, dv_dtype t, double x)
     default: break;
     }
     const dv_dtype_row *row = dv_dtype_find(t);
-    if (row && is_integer(t))
-        write_bits(data, i, t.bits, (uint64_t)(int64_t)x);
+    if (row && element_is_integer(t))
+        element_write_bits(data, i, t.bits, (uint64_t)(int64_t)x);
     else if (row && row->form)
-        write_bits(data, i, t.bits, small_bits(row, x));
+        element_write_bits(data, i, t.bits, element_encode_float(row, x));
 }

@@ -1,8 +1,8 @@
-/* Tensor headers that the library owns.
+/* Tensors with a reference count.
  *
- * A counted header keeps its shape and strides right behind itself, and its memory, when it owns any, behind those: one
- * allocation. This also distinguishes a counted header from a caller's own dv_tensor, since DLPack's struct has no room for a
- * flag: the shape pointer must point exactly behind the header, and the mark there must be right. */
+ * One allocation holds a counted tensor's struct, then its shape and strides, then its memory, if it owns any. DLPack's
+ * struct has no place for a flag. So a tensor counts as a counted one if its shape pointer points exactly behind the struct,
+ * and the mark stored there is right. */
 #include "tensor/tensor.h"
 
 #include <assert.h>
@@ -12,34 +12,37 @@
 #include "base/memory.h"
 #include "tensor/dlpack.h"
 
-enum { ALIGN = 64 };
-static const uint64_t MARK = 0x6c69617465766f64u; /* "dovetail" */
+enum { TENSOR_ALIGNMENT = 64 };
+static const uint64_t HEADER_MAGIC = 0x6c69617465766f64u; /* "dovetail" */
 
-struct owned {
+struct counted_tensor {
     dv_tensor t;
-    uint64_t mark;
+    uint64_t magic;
     atomic_uint refs;
     bool read_only;
-    struct owned *base;                       /* a view keeps a reference; NULL: none */
-    struct DLManagedTensorVersioned *managed; /* imported: whose memory it is */
+    struct counted_tensor *base;              /* the tensor of which this one is a view, with a reference; NULL: none */
+    struct DLManagedTensorVersioned *managed; /* an imported tensor's DLPack struct, which owns the memory; NULL: not imported */
     int64_t dims[];                           /* shape, then strides */
 };
 
-static const struct owned *as_ours(const dv_tensor *t)
+/* Returns the counted tensor that has t as its first member; NULL if t is a struct that a caller filled. */
+static const struct counted_tensor *tensor_as_counted(const dv_tensor *t)
 {
-    const struct owned *o = (const struct owned *)(const void *)t;
-    return t->shape == (const int64_t *)((const char *)t + offsetof(struct owned, dims)) && o->mark == MARK ? o : NULL;
+    const struct counted_tensor *o = (const struct counted_tensor *)(const void *)t;
+    return t->shape == (const int64_t *)((const char *)t + offsetof(struct counted_tensor, dims)) && o->magic == HEADER_MAGIC
+        ? o
+        : NULL;
 }
 
-bool dv__tensor_is_ours(const dv_tensor *t) { return as_ours(t) != NULL; }
+bool dv__tensor_is_counted(const dv_tensor *t) { return tensor_as_counted(t) != NULL; }
 
 bool dv__tensor_is_read_only(const dv_tensor *t)
 {
-    const struct owned *o = as_ours(t);
+    const struct counted_tensor *o = tensor_as_counted(t);
     return o && o->read_only;
 }
 
-int dv__shape_check(dv_dtype dtype, int32_t ndim, const int64_t *shape, int64_t *strides)
+int dv__shape_check(dv_dtype dtype, int32_t ndim, const int64_t *shape, int64_t *contiguous_strides)
 {
     if (!dv_dtype_find(dtype) || !dtype.lanes)
         return dv_fail(DV_EDTYPE, "unknown element type: %s", dv_dtype_name(dtype));
@@ -51,8 +54,8 @@ int dv__shape_check(dv_dtype dtype, int32_t ndim, const int64_t *shape, int64_t 
     for (int32_t i = ndim; i-- > 0;) {
         if (shape[i] < 0)
             return dv_fail(DV_ESHAPE, "dim %d has the negative size %lld", (int)i, (long long)shape[i]);
-        if (strides)
-            strides[i] = n;
+        if (contiguous_strides)
+            contiguous_strides[i] = n;
         if (__builtin_mul_overflow(n, shape[i] ? shape[i] : 1, &n))
             return dv_fail(DV_ESHAPE, "the number of elements overflows: dim %d has size %lld", (int)i, (long long)shape[i]);
     }
@@ -61,7 +64,7 @@ int dv__shape_check(dv_dtype dtype, int32_t ndim, const int64_t *shape, int64_t 
     return DV_OK;
 }
 
-bool dv__extent(int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t *low, int64_t *high)
+bool dv__try_find_element_range(int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t *low, int64_t *high)
 {
     int64_t lo = 0, hi = 0;
     for (int32_t i = 0; i < ndim; i++)
@@ -78,22 +81,23 @@ bool dv__extent(int32_t ndim, const int64_t *shape, const int64_t *strides, int6
     return true;
 }
 
-/* The bytes from the lowest to the highest element can be counted. */
-static bool reach_fits(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides)
+/* True if the number of bytes from the lowest to the highest element fits int64_t. */
+static bool tensor_extent_fits_int64(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
     int64_t low, high, n;
-    return dv__extent(ndim, shape, strides, &low, &high) && !__builtin_sub_overflow(high, low, &n) &&
+    return dv__try_find_element_range(ndim, shape, strides, &low, &high) && !__builtin_sub_overflow(high, low, &n) &&
         !__builtin_add_overflow(n, 1, &n) && dv_dtype_bytes(dtype, n) >= 0;
 }
 
-/* Strides given by a caller. */
-static int check_strides(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides)
+/* Fails with DV_ESHAPE if the bytes that a caller's strides span do not fit int64_t. */
+static int tensor_check_strides(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
-    return reach_fits(dtype, ndim, shape, strides) ? DV_OK
-                                                   : dv_fail(DV_ESHAPE, "the strides reach beyond what an address can hold");
+    return tensor_extent_fits_int64(dtype, ndim, shape, strides)
+        ? DV_OK
+        : dv_fail(DV_ESHAPE, "the strides reach beyond what an address can hold");
 }
 
-bool dv__tensor_span(const dv_tensor *t, dv__span *span, int64_t *numel)
+bool dv__tensor_try_find_span(const dv_tensor *t, dv__span *span, int64_t *numel)
 {
     int64_t n = 1; /* sizes of zero count as one, as in dv__shape_check() */
     bool contiguous = true, empty = false;
@@ -118,19 +122,19 @@ bool dv__tensor_span(const dv_tensor *t, dv__span *span, int64_t *numel)
     if (contiguous || empty)
         return true;
     *span = (dv__span){ 0, UINTPTR_MAX };
-    return reach_fits(t->dtype, t->ndim, t->shape, t->strides);
+    return tensor_extent_fits_int64(t->dtype, t->ndim, t->shape, t->strides);
 }
 
-bool dv__tensor_sound(const dv_tensor *t)
+bool dv__tensor_is_valid(const dv_tensor *t)
 {
     dv__span span;
     int64_t numel;
-    return dv__tensor_span(t, &span, &numel);
+    return dv__tensor_try_find_span(t, &span, &numel);
 }
 
 int dv__tensor_check(const dv_tensor *t)
 {
-    if (dv__tensor_sound(t))
+    if (dv__tensor_is_valid(t))
         return DV_OK;
     if (!t)
         return dv_fail(DV_ETYPE, "expected Tensor, found NULL");
@@ -145,7 +149,7 @@ int dv__tensor_check(const dv_tensor *t)
     return dv_fail(DV_ESHAPE, "its sizes and strides reach beyond what an address can hold");
 }
 
-static const int64_t no_dims[1]; /* what a 0-d tensor's shape and strides point to */
+static const int64_t no_dims[1]; /* the array to which a 0-d tensor's shape and strides point */
 
 int dv_tensor_init(dv_tensor *t, void *data, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
     const int64_t *strides, int64_t *contiguous_strides)
@@ -157,7 +161,7 @@ int dv_tensor_init(dv_tensor *t, void *data, dv_dtype dtype, dv_device device, i
         return dv_fail(DV_EINVAL, "without strides, storage for %d contiguous ones is needed", (int)ndim);
     int status = dv__shape_check(dtype, ndim, shape, strides ? NULL : contiguous_strides);
     if (!status && strides)
-        status = check_strides(dtype, ndim, shape, strides);
+        status = tensor_check_strides(dtype, ndim, shape, strides);
     if (status)
         return status;
     t->data = data;
@@ -169,25 +173,29 @@ int dv_tensor_init(dv_tensor *t, void *data, dv_dtype dtype, dv_device device, i
     return DV_OK;
 }
 
-/* A header with `bytes` of aligned memory behind it, whose address is stored in *memory (unless NULL). */
-static struct owned *new_header(int32_t ndim, int64_t bytes, void **memory)
+/* Allocates a counted tensor with data_bytes of aligned memory behind its struct; its data pointer is not set. *memory
+ * (unless NULL): the address of that memory. Returns NULL if memory is out. */
+static struct counted_tensor *tensor_new_counted(int32_t ndim, int64_t data_bytes, void **memory)
 {
-    const size_t head = (sizeof(struct owned) + 2 * sizeof(int64_t) * (size_t)ndim + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-    struct owned *o = (uint64_t)bytes > SIZE_MAX / 2 - head ? NULL : dv__alloc_aligned(head + (size_t)bytes, ALIGN);
+    const size_t header_size = (sizeof(struct counted_tensor) + 2 * sizeof(int64_t) * (size_t)ndim + TENSOR_ALIGNMENT - 1) &
+        ~(size_t)(TENSOR_ALIGNMENT - 1);
+    struct counted_tensor *o = (uint64_t)data_bytes > SIZE_MAX / 2 - header_size
+        ? NULL
+        : dv__alloc_aligned(header_size + (size_t)data_bytes, TENSOR_ALIGNMENT);
     if (!o)
-        return (void)dv_fail(DV_ENOMEM, "out of memory: a tensor of %lld bytes", (long long)bytes), NULL;
+        return (void)dv_fail(DV_ENOMEM, "out of memory: a tensor of %lld bytes", (long long)data_bytes), NULL;
     memset(o, 0, sizeof *o);
-    o->mark = MARK;
+    o->magic = HEADER_MAGIC;
     atomic_init(&o->refs, 1);
     o->t.ndim = ndim;
     o->t.shape = o->dims;
     o->t.strides = o->dims + ndim;
     if (memory)
-        *memory = (char *)o + head;
+        *memory = (char *)o + header_size;
     return o;
 }
 
-static void set_dims(struct owned *o, const int64_t *shape, const int64_t *strides)
+static void tensor_set_dims(struct counted_tensor *o, const int64_t *shape, const int64_t *strides)
 {
     const size_t size = sizeof(int64_t) * (size_t)o->t.ndim;
     if (!size)
@@ -202,12 +210,12 @@ int dv__tensor_new_strided(dv_dtype dtype, int32_t ndim, const int64_t *shape, c
     *out = NULL;
     int status = dv__shape_check(dtype, ndim, shape, contiguous);
     if (!status && strides)
-        status = check_strides(dtype, ndim, shape, strides);
+        status = tensor_check_strides(dtype, ndim, shape, strides);
     if (status)
         return status;
     if (!strides)
         strides = contiguous;
-    if (!dv__extent(ndim, shape, strides, &low, &high))
+    if (!dv__try_find_element_range(ndim, shape, strides, &low, &high))
         return dv_fail(DV_ESHAPE, "the strides reach beyond what an address can hold");
     if (low && dtype.bits * dtype.lanes % 8)
         return dv_fail(DV_ENOTSUP, "a new tensor of %s cannot have negative strides: its elements are not whole bytes",
@@ -216,12 +224,12 @@ int dv__tensor_new_strided(dv_dtype dtype, int32_t ndim, const int64_t *shape, c
     if (bytes < 0)
         return dv_fail(DV_ESHAPE, "the size in bytes overflows");
     void *memory;
-    struct owned *o = new_header(ndim, bytes, &memory);
+    struct counted_tensor *o = tensor_new_counted(ndim, bytes, &memory);
     if (!o)
         return DV_ENOMEM;
     if (zero)
         memset(memory, 0, (size_t)bytes);
-    set_dims(o, shape, strides);
+    tensor_set_dims(o, shape, strides);
     o->t.data = (char *)memory + dv_dtype_bytes(dtype, -low);
     o->t.device.type = DV_CPU;
     o->t.dtype = dtype;
@@ -229,20 +237,20 @@ int dv__tensor_new_strided(dv_dtype dtype, int32_t ndim, const int64_t *shape, c
     return DV_OK;
 }
 
-int dv__tensor_new_meta(
+int dv__tensor_new_without_data(
     dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out)
 {
     int64_t contiguous[DV_MAX_NDIM];
     *out = NULL;
     int status = dv__shape_check(dtype, ndim, shape, contiguous);
     if (!status && strides)
-        status = check_strides(dtype, ndim, shape, strides);
+        status = tensor_check_strides(dtype, ndim, shape, strides);
     if (status)
         return status;
-    struct owned *o = new_header(ndim, 0, NULL);
+    struct counted_tensor *o = tensor_new_counted(ndim, 0, NULL);
     if (!o)
         return DV_ENOMEM;
-    set_dims(o, shape, strides ? strides : contiguous);
+    tensor_set_dims(o, shape, strides ? strides : contiguous);
     o->t.device = device;
     o->t.dtype = dtype;
     *out = &o->t;
@@ -251,27 +259,27 @@ int dv__tensor_new_meta(
 
 int dv_tensor_new(dv_dtype dtype, int32_t ndim, const int64_t *shape, dv_tensor **out)
 {
-    DV__REQUIRE(out, "place for the result");
+    DV__REQUIRE(out, "pointer for the result");
     return dv__tensor_new_strided(dtype, ndim, shape, NULL, true, out);
 }
 
 int dv_tensor_view(dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t offset, dv_tensor **out)
 {
     int64_t contiguous[DV_MAX_NDIM], low, high, base_low, base_high;
-    DV__REQUIRE(out, "place for the result");
+    DV__REQUIRE(out, "pointer for the result");
     *out = NULL;
     int status = dv__tensor_check(base);
     if (status)
-        return dv__fail_in(status, "the base of a view");
+        return dv__fail_add_context(status, "the base of a view");
     status = dv__shape_check(base->dtype, ndim, shape, contiguous);
     if (!status && strides)
-        status = check_strides(base->dtype, ndim, shape, strides);
+        status = tensor_check_strides(base->dtype, ndim, shape, strides);
     if (status)
         return status;
     if (!strides)
         strides = contiguous;
-    if (!dv__extent(base->ndim, base->shape, base->strides, &base_low, &base_high) ||
-        !dv__extent(ndim, shape, strides, &low, &high))
+    if (!dv__try_find_element_range(base->ndim, base->shape, base->strides, &base_low, &base_high) ||
+        !dv__try_find_element_range(ndim, shape, strides, &low, &high))
         return dv_fail(DV_ESHAPE, "the strides reach beyond what an address can hold");
     int64_t first, last;
     if (__builtin_add_overflow(offset, low, &first) || __builtin_add_overflow(offset, high, &last))
@@ -283,17 +291,17 @@ int dv_tensor_view(dv_tensor *base, int32_t ndim, const int64_t *shape, const in
     if (offset % 8 * (bits % 8) % 8)
         return dv_fail(DV_ENOTSUP, "a view of %s must begin on a whole byte: offset %lld does not", dv_dtype_name(base->dtype),
             (long long)offset);
-    struct owned *o = new_header(ndim, 0, NULL);
+    struct counted_tensor *o = tensor_new_counted(ndim, 0, NULL);
     if (!o)
         return DV_ENOMEM;
-    set_dims(o, shape, strides);
+    tensor_set_dims(o, shape, strides);
     o->t.data = base->data ? (char *)base->data + (bits % 8 ? offset / 8 * bits + offset % 8 * bits / 8 : offset * (bits / 8))
                            : NULL;
     o->t.device = base->device;
     o->t.dtype = base->dtype;
-    if (dv__tensor_is_ours(base)) {
+    if (dv__tensor_is_counted(base)) {
         dv_tensor_ref(base);
-        o->base = (struct owned *)(void *)base;
+        o->base = (struct counted_tensor *)(void *)base;
         o->read_only = o->base->read_only;
     }
     *out = &o->t;
@@ -302,7 +310,7 @@ int dv_tensor_view(dv_tensor *base, int32_t ndim, const int64_t *shape, const in
 
 dv_tensor *dv_tensor_ref(dv_tensor *t)
 {
-    struct owned *o = (struct owned *)(void *)t;
+    struct counted_tensor *o = (struct counted_tensor *)(void *)t;
     if (o)
         atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
     return t;
@@ -310,12 +318,12 @@ dv_tensor *dv_tensor_ref(dv_tensor *t)
 
 void dv_tensor_unref(dv_tensor *t)
 {
-    struct owned *o = (struct owned *)(void *)t;
+    struct counted_tensor *o = (struct counted_tensor *)(void *)t;
     while (o && atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) == 1) {
-        struct owned *base = o->base;
+        struct counted_tensor *base = o->base;
         if (o->managed && o->managed->deleter)
             o->managed->deleter(o->managed);
-        o->mark = 0;
+        o->magic = 0;
         dv__free_aligned(o);
         o = base; /* a chain of views is released without recursion */
     }
@@ -323,7 +331,8 @@ void dv_tensor_unref(dv_tensor *t)
 
 /* ---- DLPack -------------------------------------------------------------------------------------------------------------- */
 
-static int import(const DLManagedTensorVersioned *m, struct owned **out)
+/* Makes a counted tensor with the memory of m. The caller then sets ->managed to m, or still owns m after a failure. */
+static int dlpack_import_borrowed(const DLManagedTensorVersioned *m, struct counted_tensor **out)
 {
     const DLTensor *d = &m->dl_tensor;
     const dv_dtype dtype = { d->dtype.code, d->dtype.bits, d->dtype.lanes };
@@ -333,7 +342,7 @@ static int import(const DLManagedTensorVersioned *m, struct owned **out)
             DLPACK_MAJOR_VERSION);
     int status = dv__shape_check(dtype, d->ndim, d->shape, contiguous);
     if (!status && d->strides)
-        status = check_strides(dtype, d->ndim, d->shape, d->strides);
+        status = tensor_check_strides(dtype, d->ndim, d->shape, d->strides);
     if (status)
         return status;
     if ((m->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) && dtype.bits % 8)
@@ -342,10 +351,10 @@ static int import(const DLManagedTensorVersioned *m, struct owned **out)
     const int32_t device = (int32_t)d->device.device_type;
     if (d->byte_offset && (device == kDLOpenCL || device == kDLVulkan || device == kDLMetal || device == kDLWebGPU))
         return dv_fail(DV_ENOTSUP, "a DLPack tensor on %s with a byte offset: its data is a handle", dv_device_name(device));
-    struct owned *o = new_header(d->ndim, 0, NULL);
+    struct counted_tensor *o = tensor_new_counted(d->ndim, 0, NULL);
     if (!o)
         return DV_ENOMEM;
-    set_dims(o, d->shape, d->strides ? d->strides : contiguous);
+    tensor_set_dims(o, d->shape, d->strides ? d->strides : contiguous);
     o->t.data = d->data ? (char *)d->data + d->byte_offset : NULL;
     o->t.device.type = device;
     o->t.device.id = d->device.device_id;
@@ -357,12 +366,12 @@ static int import(const DLManagedTensorVersioned *m, struct owned **out)
 
 int dv_tensor_from_dlpack(DLManagedTensorVersioned *managed, dv_tensor **out)
 {
-    struct owned *o = NULL;
-    DV__REQUIRE(out, "place for the result");
+    struct counted_tensor *o = NULL;
+    DV__REQUIRE(out, "pointer for the result");
     *out = NULL;
     if (!managed)
         return dv_fail(DV_EINVAL, "no DLPack tensor given: found NULL");
-    const int status = import(managed, &o);
+    const int status = dlpack_import_borrowed(managed, &o);
     if (status) {
         if (managed->deleter)
             managed->deleter(managed);
@@ -374,7 +383,7 @@ int dv_tensor_from_dlpack(DLManagedTensorVersioned *managed, dv_tensor **out)
     return DV_OK;
 }
 
-static void delete_export(DLManagedTensorVersioned *m)
+static void dlpack_free_exported(DLManagedTensorVersioned *m)
 {
     dv_tensor_unref(m->manager_ctx);
     dv__free(m);
@@ -382,9 +391,9 @@ static void delete_export(DLManagedTensorVersioned *m)
 
 int dv_tensor_to_dlpack(dv_tensor *t, DLManagedTensorVersioned **out)
 {
-    DV__REQUIRE(out, "place for the result");
+    DV__REQUIRE(out, "pointer for the result");
     *out = NULL;
-    const struct owned *o = t ? as_ours(t) : NULL;
+    const struct counted_tensor *o = t ? tensor_as_counted(t) : NULL;
     if (!o)
         return dv_fail(
             DV_EINVAL, "only a tensor that this library made can be handed out by DLPack: nothing owns this one's memory");
@@ -394,16 +403,16 @@ int dv_tensor_to_dlpack(dv_tensor *t, DLManagedTensorVersioned **out)
     m->version.major = DLPACK_MAJOR_VERSION;
     m->version.minor = DLPACK_MINOR_VERSION;
     m->manager_ctx = dv_tensor_ref(t);
-    m->deleter = delete_export;
+    m->deleter = dlpack_free_exported;
     m->flags = o->read_only ? DLPACK_FLAG_BITMASK_READ_ONLY : 0;
-    m->dl_tensor.data = dv_numel(t) ? t->data : NULL; /* the standard asks for NULL when there are no elements */
+    m->dl_tensor.data = dv_numel(t) ? t->data : NULL; /* DLPack's standard requires NULL for a tensor without elements */
     m->dl_tensor.device.device_type = (DLDeviceType)t->device.type;
     m->dl_tensor.device.device_id = t->device.id;
     m->dl_tensor.ndim = t->ndim;
     m->dl_tensor.dtype.code = t->dtype.code;
     m->dl_tensor.dtype.bits = t->dtype.bits;
     m->dl_tensor.dtype.lanes = t->dtype.lanes;
-    m->dl_tensor.shape = (int64_t *)(uintptr_t)t->shape; /* the standard forbids consumers to write them */
+    m->dl_tensor.shape = (int64_t *)(uintptr_t)t->shape; /* DLPack forbids consumers to write shape and strides */
     m->dl_tensor.strides = (int64_t *)(uintptr_t)t->strides;
     *out = m;
     return DV_OK;

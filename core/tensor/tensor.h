@@ -4,45 +4,52 @@
 
 #include "dovetail.h"
 
-/* dv_tensor_new() with strides (NULL: contiguous; negative ones are fine, data points to element 0) and the choice not to clear.
- */
+/* Makes a CPU tensor as dv_tensor_new() does, with strides, which may be negative; NULL: contiguous. out->data points to
+ * element 0. zero: clear the memory. Returns a status. */
 int dv__tensor_new_strided(
     dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, bool zero, dv_tensor **out);
 
-/* The same without memory, on DV_META. */
-int dv__tensor_new_meta(
+/* Makes a counted tensor for a device, without memory: its data pointer is NULL. strides: NULL for contiguous. Returns a
+ * status. */
+int dv__tensor_new_without_data(
     dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out);
 
-/* Is it made by this library, with a reference count? (It may be read-only, if it was imported so.) False for a caller's own
- * struct. */
-bool dv__tensor_is_ours(const dv_tensor *t);
+/* True if this library made the tensor, with a reference count (imported tensors, too, which may be read-only). False for a
+ * struct that a caller filled. */
+bool dv__tensor_is_counted(const dv_tensor *t);
+/* True for an imported tensor that its owner marked read-only, and for its views. */
 bool dv__tensor_is_read_only(const dv_tensor *t);
 
-/* Number of elements and contiguous strides of a shape; DV_ESHAPE as dv_tensor_init() says. strides may be NULL. */
-int dv__shape_check(dv_dtype dtype, int32_t ndim, const int64_t *shape, int64_t *strides);
+/* Validates a dtype and a shape, and writes the shape's contiguous strides (NULL: not wanted). Fails with DV_EDTYPE,
+ * DV_EINVAL or DV_ESHAPE, as dv_tensor_init() does. */
+int dv__shape_check(dv_dtype dtype, int32_t ndim, const int64_t *shape, int64_t *contiguous_strides);
 
-/* Bytes that a tensor can touch: all addresses, unless it is contiguous. empty: begin == end. */
+/* Addresses of a tensor's bytes: [begin, end) of a contiguous tensor, begin == end of an empty one. The span of any other
+ * layout is all addresses. */
 typedef struct dv__span { uintptr_t begin, end; } dv__span;
 static inline bool dv__span_is_contiguous(dv__span s) { return s.end != UINTPTR_MAX; }
-static inline bool dv__spans_meet(dv__span a, dv__span b) { return a.begin < b.end && b.begin < a.end; }
+static inline bool dv__spans_overlap(dv__span a, dv__span b) { return a.begin < b.end && b.begin < a.end; }
 
-/* A caller's own dv_tensor can hold anything. Is it valid: 0 to DV_MAX_NDIM dims with a shape and strides, no negative size, and
- * the bytes of all elements, and those between the lowest and the highest element, fit int64_t? The functions below require it.
- * The same pass finds the span and the number of elements. */
-bool dv__tensor_span(const dv_tensor *t, dv__span *span, int64_t *numel);
-bool dv__tensor_sound(const dv_tensor *t);
-int dv__tensor_check(const dv_tensor *t); /* the same, with a message: DV_ETYPE (NULL), DV_ELIMIT, DV_EINVAL, DV_ESHAPE */
+/* True if a tensor is valid, since a caller's dv_tensor can hold anything. A valid tensor has 0 to DV_MAX_NDIM dims with
+ * shape and strides, and no negative size. Its byte counts fit int64_t, both of all elements and from the lowest to the
+ * highest element. *span, *numel: found in the same pass. The functions below require a valid tensor. */
+bool dv__tensor_try_find_span(const dv_tensor *t, dv__span *span, int64_t *numel);
+bool dv__tensor_is_valid(const dv_tensor *t);
+/* Fails with a message if a tensor is invalid: DV_ETYPE (t is NULL), DV_ELIMIT, DV_EINVAL or DV_ESHAPE. */
+int dv__tensor_check(const dv_tensor *t);
 
-/* The lowest and the highest element, relative to data, that the tensor can reach (0, -1 when it is empty); false on overflow. */
-bool dv__extent(int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t *low, int64_t *high);
+/* Finds the lowest and the highest element that the strides reach, relative to data; 0 and -1 for an empty tensor. Returns
+ * false on overflow. */
+bool dv__try_find_element_range(int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t *low, int64_t *high);
 
-/* Copy without checks: shapes and dtypes are equal, this process can access the memory, and nothing overlaps. */
+/* Copies all elements, without checks: shapes and dtypes must be equal, the memory accessible by the CPU, and nothing may
+ * overlap. */
 void dv__copy_elements(const dv_tensor *dst, const dv_tensor *src);
 
-static inline bool dv__host_memory(int32_t device_type) { return device_type == DV_CPU || device_type == DV_CUDA_HOST; }
+static inline bool dv__is_cpu_memory(int32_t device_type) { return device_type == DV_CPU || device_type == DV_CUDA_HOST; }
 
-/* dv_tensor_is_contiguous() for a shape and its strides; strides of dims of size one, and of empty tensors, do not matter. */
-static inline bool dv__contiguous(int32_t ndim, const int64_t *shape, const int64_t *strides)
+/* True if the strides are contiguous for the shape. Dims of size one, and empty tensors, may have any strides. */
+static inline bool dv__is_contiguous(int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
     int64_t step = 1;
     for (int32_t i = ndim; i-- > 0;) {

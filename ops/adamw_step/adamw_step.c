@@ -78,7 +78,7 @@ STEP(step_f64, double, sqrt, false)
 STEP(amsgrad_f32, float, sqrtf, true)
 STEP(amsgrad_f64, double, sqrt, true)
 
-DV_INLINE int step_piece(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa)
+DV_INLINE int step_piece(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa_functions *isa)
 {
     struct rates *const r = arg;
     const struct adamw_step *const a = r->a;
@@ -96,9 +96,9 @@ DV_INLINE int step_piece(void *arg, int64_t begin, int64_t end, void *scratch, c
         in[i] = out[i] = &parts[i];
     }
     if (a->amsgrad)
-        dv_blocks(isa, size, out + 1, all - 1, in, all, r, amsgrad_f32, amsgrad_f64);
+        dv_for_each_block(isa, size, out + 1, all - 1, in, all, r, amsgrad_f32, amsgrad_f64);
     else
-        dv_blocks(isa, size, out + 1, all - 1, in, all, r, step_f32, step_f64);
+        dv_for_each_block(isa, size, out + 1, all - 1, in, all, r, step_f32, step_f64);
     return DV_OK;
 }
 static int adamw_step_row(dv_context *ctx, const struct adamw_step *a, dv_scratch_fn piece)
@@ -111,7 +111,7 @@ static int adamw_step_row(dv_context *ctx, const struct adamw_step *a, dv_scratc
         status = dv_parallel_scratch(ctx, 0, dv_numel(a->params.data[r.k]), 16384, 64, piece, &r);
     return status;
 }
-DV_ISAS_LOOP(struct adamw_step, adamw_step_row, step_piece)
+DV_ISA_VARIANTS_LOOP(struct adamw_step, adamw_step_row, step_piece)
 
 DV_OPERATOR(adamw_step_, struct adamw_step,
     (params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, step, lr, beta1, beta2, eps, weight_decay, amsgrad, maximize),
@@ -123,7 +123,7 @@ DV_OPERATOR(adamw_step_, struct adamw_step,
                 "T in f32 f64 bf16 f16; G in f32 f64 bf16 f16; M in f32 f64 bf16 f16; step > 0; 0 <= beta1 < 1; 0 <= beta2 < 1",
     .doc = "One step of AdamW on all parameters, in place; step counts from 1. With amsgrad max_exp_avg_sqs has a tensor for "
            "each parameter, else it is empty. maximize goes up the gradient.",
-    .kernels = DV_KERNELS(DV_ISA_ROWS(struct adamw_step, adamw_step_row, NULL),
+    .kernels = DV_KERNELS(DV_ISA_KERNELS(struct adamw_step, adamw_step_row, NULL),
         DV_KERNEL(struct adamw_step, "cpu", NULL, adamw_step_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, adamw_step, &dv_op_adamw_step_);

@@ -135,14 +135,14 @@ static int add_custom_row(dv_context *ctx, const struct add_custom *a, int (*sam
         add_rows(a);
     return DV_OK;
 }
-DV_ISAS_OF(struct add_custom, add_custom_row, same)
+DV_ISA_VARIANTS_OF(struct add_custom, add_custom_row, same)
 
 DV_OPERATOR(add_custom, struct add_custom, (self, other, out), .schema = "add_custom(Tensor self, Tensor other) -> Tensor out",
     .contract = "self[*a]:T, other[*b]:U -> out[broadcast(*a, *b)]:promote(T, U); "
                 "T in f32 f64 bf16 f16 i64 i32 i16 i8 u8 bool; U in f32 f64 bf16 f16 i64 i32 i16 i8 u8 bool",
     .native = "self + other", .gradient = "self, other: add_custom_backward(grad, self.shape, other.shape)",
     .doc = "self + other, with broadcasting and PyTorch's promotion of element types.",
-    .kernels = DV_KERNELS(DV_ISA_ROWS(struct add_custom, add_custom_row, NULL),
+    .kernels = DV_KERNELS(DV_ISA_KERNELS(struct add_custom, add_custom_row, NULL),
         DV_KERNEL(struct add_custom, "cpu", NULL, add_custom_reference, .flags = DV_KERNEL_REFERENCE)));
 
 /* Both inputs get the gradient; an input that was broadcast gets the sum over its copies. */

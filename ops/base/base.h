@@ -1,8 +1,8 @@
 /* base.h: the base set, shared by its files: how elements are walked over, and the list of operators.
  *
- * The base set is what native forms and gradients are written in: a few dozen operators with ATen's names, arguments and meaning,
- * closed under differentiation. Every result is a new tensor: what is a view in ATen is a copy here. Right first, and fast
- * enough: elements go through buffers of one of three compute types, so a dtype costs a conversion and not a kernel. */
+ * The base set is what decompositions and gradients are written in: a few dozen operators with ATen's names, arguments and
+ * meaning, closed under differentiation. Every result is a new tensor: what is a view in ATen is a copy here. Right first, and
+ * fast enough: elements go through buffers of one of three compute types, so a dtype costs a conversion and not a kernel. */
 #ifndef BASE_H
 #define BASE_H
 

@@ -533,6 +533,17 @@ struct index_add {
     dv_tensor *out;
 };
 
+/* Copies n dense elements, with another dtype. c: a compute type that holds both. */
+static void convert_elements(void *to, dv_dtype to_dtype, const void *from, dv_dtype from_dtype, int64_t n, enum base_compute c)
+{
+    base_buffer elements;
+    for (int64_t at = 0; at < n; at += BASE_CHUNK) {
+        const int64_t m = n - at < BASE_CHUNK ? n - at : BASE_CHUNK;
+        base_load(&elements, c, from, from_dtype, at, m);
+        base_store(to, to_dtype, at, c, &elements, m);
+    }
+}
+
 /* A row at a time, as out + alpha * source in the compute type. */
 static int index_add_any(dv_context *ctx, const struct index_add *a)
 {
@@ -542,18 +553,24 @@ static int index_add_any(dv_context *ctx, const struct index_add *a)
     const int status = look_around(ctx, a->self, a->dim, a->index, &w);
     if (status)
         return status;
-    const int64_t n = dv_numel(a->index);
+    if (a->alpha.kind == DV_SCALAR_COMPLEX)
+        return dv_error(ctx, DV_EINVAL, "argument 'alpha': expected a real number, found a complex one");
+    const int64_t n = dv_numel(a->index), all = dv_numel(a->out);
     const double alpha = a->alpha.kind == DV_SCALAR_FLOAT ? a->alpha.as.f
         : a->alpha.kind == DV_SCALAR_INT                  ? (double)a->alpha.as.i
-                                                          : 1;
+                                                          : a->alpha.as.b;
     const int64_t whole_alpha = a->alpha.kind == DV_SCALAR_INT ? a->alpha.as.i : (int64_t)alpha;
-    copy_all(a->out, a->self);
+    const dv_dtype type = c == BASE_F32 ? (dv_dtype){ 2, 32, 1 } : a->out->dtype; /* of the sums: f16 and bf16 would round each */
+    void *const sums = type.bits == a->out->dtype.bits ? a->out->data : dv_alloc(ctx, (size_t)all * sizeof(float) + 1, 64);
+    if (!sums)
+        return DV_ENOMEM;
+    convert_elements(sums, type, a->self->data, a->self->dtype, all, c);
     for (int64_t b = 0; b < w.before; b++)
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = 0; j < w.after; j += BASE_CHUNK) {
                 const int64_t m = w.after - j < BASE_CHUNK ? w.after - j : BASE_CHUNK;
                 const int64_t at = (b * w.size + index_at(a->index, i)) * w.after + j;
-                base_load(&sum, c, a->out->data, a->out->dtype, at, m);
+                base_load(&sum, c, sums, type, at, m);
                 base_load(&term, c, a->source->data, a->source->dtype, (b * n + i) * w.after + j, m);
                 for (int64_t k = 0; k < m; k++)
                     switch (c) {
@@ -563,8 +580,10 @@ static int index_add_any(dv_context *ctx, const struct index_add *a)
                         sum.i64[k] = (int64_t)((uint64_t)sum.i64[k] + (uint64_t)whole_alpha * (uint64_t)term.i64[k]);
                         break;
                     }
-                base_store(a->out->data, a->out->dtype, at, c, &sum, m);
+                base_store(sums, type, at, c, &sum, m);
             }
+    if (sums != a->out->data)
+        convert_elements(a->out->data, a->out->dtype, sums, type, all, c);
     return DV_OK;
 }
 

@@ -125,7 +125,7 @@ DV_INLINE double sum_of(const float *a, const float *b, int64_t n)
 }
 
 DV_INLINE int channels_of(
-    void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa, load_fn load_floats, store_fn store_floats)
+    void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa_functions *isa, load_fn load_floats, store_fn store_floats)
 {
     const struct channels *const c = arg;
     const struct backward *const back = c->back;
@@ -217,8 +217,8 @@ FOR_EACH_ISA(ROWS)
 #define ARGUMENTS "Tensor x, Tensor weight, Tensor? bias=None, Tensor? initial_states=None, *, str? activation=None"
 #define PATTERNS "x[b d l]:T, weight[d w]:T, bias[d]:T, initial_states[b d w - 1]:T"
 #define FACTS "T in f32 f64 bf16 f16; w > 0; absent(activation) or activation in \"silu\" \"swish\"; flops = b*d*l*(2*w + 4)"
-#define EACH_ROW(FRAME, FN, SPLIT)                                       \
-    DV_KERNELS(DV_ISA_ROWS(FRAME, FN##_row, "f32 bf16 f16", .flags = 0), \
+#define EACH_ROW(FRAME, FN, SPLIT)                                          \
+    DV_KERNELS(DV_ISA_KERNELS(FRAME, FN##_row, "f32 bf16 f16", .flags = 0), \
         DV_KERNEL(FRAME, "cpu", NULL, FN##_reference, .split = SPLIT, .flags = DV_KERNEL_REFERENCE))
 
 DV_OPERATOR(causal_conv1d, struct causal_conv1d, (x, weight, bias, initial_states, activation, out),

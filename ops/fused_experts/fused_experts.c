@@ -354,7 +354,7 @@ static float row_scale(const struct weights *w, const factor *f, int64_t e, int6
         g[i] = (float)(EXPRESSION);         \
     }
 /* g becomes act(g) * u, rounded to the model's type. n is a number of whole blocks. */
-DV_INLINE void activate_fast(const dv_isa *isa, const struct mixture *m, float *g, const float *u, int64_t n)
+DV_INLINE void activate_fast(const dv_isa_functions *isa, const struct mixture *m, float *g, const float *u, int64_t n)
 {
     const uint32_t dtype = dv_dtype_key(m->x->dtype);
     const double root = 0.7978845608028654, cubic = 0.044715;

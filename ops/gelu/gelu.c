@@ -56,13 +56,13 @@ DV_ELEMENTWISE(tanh_16_slope, struct gelu_backward, (grad_output, x), (grad_inpu
         return (a->approximate.data[0] == 'n' ? by_erf : a->x->dtype.bits == 16 ? by_tanh_16 : by_tanh)(ctx, a);      \
     }
 CHOOSE(struct gelu, gelu)
-DV_ISAS_OF(struct gelu, gelu_row, erf_row, tanh_row, tanh_16_row)
+DV_ISA_VARIANTS_OF(struct gelu, gelu_row, erf_row, tanh_row, tanh_16_row)
 static int gelu_row_reference(dv_context *ctx, const struct gelu *a)
 {
     return gelu_row(ctx, a, erf_row_reference, tanh_row_reference, tanh_row_reference);
 }
 CHOOSE(struct gelu_backward, gelu_backward)
-DV_ISAS_OF(struct gelu_backward, gelu_backward_row, erf_slope, tanh_slope, tanh_16_slope)
+DV_ISA_VARIANTS_OF(struct gelu_backward, gelu_backward_row, erf_slope, tanh_slope, tanh_16_slope)
 static int gelu_backward_row_reference(dv_context *ctx, const struct gelu_backward *a)
 {
     return gelu_backward_row(ctx, a, erf_slope_reference, tanh_slope_reference, tanh_slope_reference);

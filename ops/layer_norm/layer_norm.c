@@ -7,8 +7,8 @@ struct layer_norm {
     dv_tensor *out;
 };
 
-DV__ONCE static void load_row(double *to, const dv_tensor *t, int64_t row, int64_t n) { load(to, t, row * n, n); }
-DV__ONCE static void store_row(const dv_tensor *t, int64_t row, const double *from, int64_t n) { store(t, row * n, from, n); }
+DV__NOINLINE static void load_row(double *to, const dv_tensor *t, int64_t row, int64_t n) { load(to, t, row * n, n); }
+DV__NOINLINE static void store_row(const dv_tensor *t, int64_t row, const double *from, int64_t n) { store(t, row * n, from, n); }
 /* x -= its mean. Returns 1 / sqrt(variance + eps). */
 static double normalise(double *x, int64_t n, double eps)
 {
@@ -84,7 +84,7 @@ DV_INLINE double spread(float *x, int64_t n, double sum, double eps, float *of, 
     }
 FOR_EACH_ISA(SPREAD)
 
-DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa *isa, uint32_t t)
+DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa_functions *isa, uint32_t t)
 {
     const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1), room = line_room(n);
     float *const floats = dv_alloc(ctx, (size_t)(3 * room + 1) * sizeof(float), 64);
@@ -116,12 +116,12 @@ DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa 
     results_end(ctx);
     return DV_OK;
 }
-DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a, const dv_isa *isa)
+DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a, const dv_isa_functions *isa)
 {
 #define ROW_OF(T) norm_of(ctx, a, isa, T)
     BY_DTYPE(isa, a->x, ROW_OF);
 }
-DV_ISAS(struct layer_norm, layer_norm_row)
+DV_ISA_VARIANTS(struct layer_norm, layer_norm_row)
 
 #define CENTRED "(" WIDE("x") " - mean(" WIDE("x") ", [-1], True))"
 #define NORMAL CENTRED " / sqrt(mean(" CENTRED " * " CENTRED ", [-1], True) + eps)" /* the gradient of rsqrt has its cube */
@@ -133,8 +133,8 @@ DV_OPERATOR(layer_norm, struct layer_norm, (x, weight, bias, eps, out),
     .native = "type_as(if(present(bias), " WEIGHTED " + bias, " WEIGHTED "), x)",
     .gradient = "x, weight, bias: layer_norm_backward(grad, x, weight, eps)",
     .doc = "(x - mean) / sqrt(variance + eps) * weight + bias over the last dim.",
-    .kernels = DV_KERNELS(DV_BF16_ROW(struct layer_norm, layer_norm_row, .split = 8)
-                              DV_ISA_ROWS(struct layer_norm, layer_norm_row, "f32 bf16 f16", .split = 8),
+    .kernels = DV_KERNELS(DV_BF16_KERNEL(struct layer_norm, layer_norm_row, .split = 8)
+                              DV_ISA_KERNELS(struct layer_norm, layer_norm_row, "f32 bf16 f16", .split = 8),
         DV_KERNEL(struct layer_norm, "cpu", NULL, layer_norm_reference, .split = 8, .flags = DV_KERNEL_REFERENCE)));
 
 /* ---- backward ------------------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ static int layer_norm_backward_reference(dv_context *ctx, const struct layer_nor
 }
 
 DV_INLINE int backward_of(
-    dv_context *ctx, const struct layer_norm_backward *a, const dv_isa *isa, load_fn load_floats, store_fn store_floats)
+    dv_context *ctx, const struct layer_norm_backward *a, const dv_isa_functions *isa, load_fn load_floats, store_fn store_floats)
 {
     enum { ROWS = 64 };
     const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1), room = line_room(n);
@@ -255,7 +255,7 @@ DV_OPERATOR(layer_norm_backward, struct layer_norm_backward, (grad_output, x, we
               "type_as(sum_to_size(grad_output * " Y ", [x.shape[-1]]), x), "
               "type_as(sum_to_size(" WIDE("grad_output") ", [x.shape[-1]]), x))",
     .doc = "The gradients of layer_norm with respect to x, weight and bias, also where weight or bias is None.",
-    .kernels = DV_KERNELS(DV_ISA_ROWS(struct layer_norm_backward, layer_norm_backward_row, "f32 bf16 f16", .flags = 0),
+    .kernels = DV_KERNELS(DV_ISA_KERNELS(struct layer_norm_backward, layer_norm_backward_row, "f32 bf16 f16", .flags = 0),
         DV_KERNEL(struct layer_norm_backward, "cpu", NULL, layer_norm_backward_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, layer_norm, &dv_op_layer_norm, &dv_op_layer_norm_backward);

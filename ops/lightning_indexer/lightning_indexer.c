@@ -586,8 +586,8 @@ static int lightning_indexer_backward_any(dv_context *ctx, const struct backward
 #define EACH_ISA(DO) DO(base)
 #define I8_ROWS(FRAME, FAST)
 #endif
-#define FAST_ROWS(FRAME, FAST, FN)                                                                        \
-    DV_KERNELS(DV_AMX_ROW(FRAME, FAST) DV_BF16_ROW(FRAME, FAST) DV_ISA_ROWS(FRAME, FAST, "f32 bf16 f16"), \
+#define FAST_ROWS(FRAME, FAST, FN)                                                                              \
+    DV_KERNELS(DV_AMX_ROW(FRAME, FAST) DV_BF16_KERNEL(FRAME, FAST) DV_ISA_KERNELS(FRAME, FAST, "f32 bf16 f16"), \
         DV_KERNEL(FRAME, "cpu", NULL, FN, .flags = DV_KERNEL_REFERENCE))
 
 struct lightning_indexer {

@@ -52,7 +52,7 @@ DV_INLINE double scale_of(const float *x, double squares, int64_t n, double eps)
     return 1 / sqrt((were_floats(squares, n, eps) ? squares : squares_again(x, n, 0)) / (double)n + eps);
 }
 
-DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_isa *isa, uint32_t t)
+DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_isa_functions *isa, uint32_t t)
 {
     const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1), room = line_room(n);
     float *const floats = dv_alloc(ctx, (size_t)(2 * room + 1) * sizeof *floats, 64);
@@ -84,19 +84,19 @@ DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_is
     results_end(ctx);
     return DV_OK;
 }
-DV_INLINE int add_rms_norm_row(dv_context *ctx, const struct add_rms_norm *a, const dv_isa *isa)
+DV_INLINE int add_rms_norm_row(dv_context *ctx, const struct add_rms_norm *a, const dv_isa_functions *isa)
 {
 #define ROW_OF(T) norm_of(ctx, a, isa, T)
     BY_DTYPE(isa, a->x, ROW_OF);
 }
-DV_ISAS(struct add_rms_norm, add_rms_norm_row)
+DV_ISA_VARIANTS(struct add_rms_norm, add_rms_norm_row)
 
 /* rms_norm is the same without a residual: its rows call the code above. */
 static int rms_norm_row(dv_context *ctx, const struct rms_norm *a, int (*row)(dv_context *ctx, const struct add_rms_norm *a))
 {
     return row(ctx, &(struct add_rms_norm){ a->x, NULL, a->weight, a->eps, a->out });
 }
-DV_ISAS_OF(struct rms_norm, rms_norm_row, add_rms_norm_row)
+DV_ISA_VARIANTS_OF(struct rms_norm, rms_norm_row, add_rms_norm_row)
 
 #define SCALE(X) "rsqrt(mean(" X " * " X ", [-1], True) + eps)"
 #define NORMAL(X) X " * " SCALE(X) " * weight"
@@ -108,8 +108,8 @@ DV_OPERATOR(rms_norm, struct rms_norm, (x, weight, eps, out),
     .contract = "x[*s d]:T, weight[d]:T -> out[*s d]:T; T in " FLOATS "; eps >= 0.0; parallel(*s)",
     .native = "type_as(" NORMAL(WIDE("x")) ", x)", .gradient = "x, weight: rms_norm_backward(grad, x, weight, eps)",
     .doc = "x / sqrt(mean(x * x) + eps) * weight over the last dim. bf16 and f16 are computed in float and rounded once.",
-    .kernels = DV_KERNELS(DV_BF16_ROW(struct rms_norm, rms_norm_row, .split = 8)
-                              DV_ISA_ROWS(struct rms_norm, rms_norm_row, FAST, .split = 8),
+    .kernels = DV_KERNELS(DV_BF16_KERNEL(struct rms_norm, rms_norm_row, .split = 8)
+                              DV_ISA_KERNELS(struct rms_norm, rms_norm_row, FAST, .split = 8),
         DV_KERNEL(struct rms_norm, "cpu", FLOATS, rms_norm_reference, .split = 8, .flags = DV_KERNEL_REFERENCE)));
 
 DV_OPERATOR(add_rms_norm, struct add_rms_norm, (x, residual, weight, eps, out),
@@ -120,8 +120,8 @@ DV_OPERATOR(add_rms_norm, struct add_rms_norm, (x, residual, weight, eps, out),
                    "residual: if(present(residual), x + residual, None)",
     .doc = "residual += x, in place, then rms_norm of that; without a residual rms_norm of x. The step between the layers of a "
            "transformer.",
-    .kernels = DV_KERNELS(DV_BF16_ROW(struct add_rms_norm, add_rms_norm_row, .split = 8)
-                              DV_ISA_ROWS(struct add_rms_norm, add_rms_norm_row, FAST, .split = 8),
+    .kernels = DV_KERNELS(DV_BF16_KERNEL(struct add_rms_norm, add_rms_norm_row, .split = 8)
+                              DV_ISA_KERNELS(struct add_rms_norm, add_rms_norm_row, FAST, .split = 8),
         DV_KERNEL(struct add_rms_norm, "cpu", FLOATS, add_rms_norm_reference, .split = 8, .flags = DV_KERNEL_REFERENCE)));
 
 /* ---- backward ------------------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ static int rms_norm_backward_reference(dv_context *ctx, const struct rms_norm_ba
     return DV_OK;
 }
 
-DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backward *a, const dv_isa *isa)
+DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backward *a, const dv_isa_functions *isa)
 {
     const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1), room = line_room(n);
     float *const x = dv_alloc(ctx, (size_t)(4 * room + 1) * sizeof *x, 64);
@@ -189,7 +189,7 @@ DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backw
     store_line(isa, a->grad_weight, 0, sum, n);
     return DV_OK;
 }
-DV_ISAS(struct rms_norm_backward, rms_norm_backward_row)
+DV_ISA_VARIANTS(struct rms_norm_backward, rms_norm_backward_row)
 
 #define X WIDE("x")
 DV_OPERATOR(rms_norm_backward, struct rms_norm_backward, (grad_output, x, weight, eps, grad_x, grad_weight),
@@ -200,8 +200,8 @@ DV_OPERATOR(rms_norm_backward, struct rms_norm_backward, (grad_output, x, weight
                                    "(mean(" X " * " X ", [-1], True) + eps)), x), type_as(sum_to_size(grad_output * " X
                                    " * " SCALE(X) ", weight.shape), weight))",
     .doc = "The gradients of rms_norm with respect to x and weight.",
-    .kernels = DV_KERNELS(DV_BF16_ROW(struct rms_norm_backward, rms_norm_backward_row, .flags = 0)
-                              DV_ISA_ROWS(struct rms_norm_backward, rms_norm_backward_row, FAST, .flags = 0),
+    .kernels = DV_KERNELS(DV_BF16_KERNEL(struct rms_norm_backward, rms_norm_backward_row, .flags = 0)
+                              DV_ISA_KERNELS(struct rms_norm_backward, rms_norm_backward_row, FAST, .flags = 0),
         DV_KERNEL(struct rms_norm_backward, "cpu", FLOATS, rms_norm_backward_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, rms_norm, &dv_op_rms_norm, &dv_op_add_rms_norm, &dv_op_rms_norm_backward);

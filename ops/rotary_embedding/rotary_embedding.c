@@ -31,8 +31,8 @@ TURN(f64, double)
 
 /* The same for 16-bit types, where the halves of a head are whole vectors, which are registers: without a line of floats between.
  */
-DV_INLINE void turn_lanes(const dv_isa *isa, const struct elements *to, const struct elements *from, int64_t size, int64_t half,
-    const float *c, const float *s)
+DV_INLINE void turn_lanes(const dv_isa_functions *isa, const struct elements *to, const struct elements *from, int64_t size,
+    int64_t half, const float *c, const float *s)
 {
     dv_lanes x, y, turned;
     for (int64_t head = 0; head < from->n; head += size) {
@@ -63,7 +63,8 @@ static void look_up_f64(double *to, const dv_tensor *cache, int64_t position, in
     for (int64_t i = half; inverse && i < 2 * half; i++)
         to[i] = -to[i];
 }
-DV_INLINE void look_up_f32(const dv_isa *isa, float *to, const dv_tensor *cache, int64_t position, int64_t half, bool inverse)
+DV_INLINE void look_up_f32(
+    const dv_isa_functions *isa, float *to, const dv_tensor *cache, int64_t position, int64_t half, bool inverse)
 {
     if (cache->dtype.bits == 64)
         for (int64_t i = 0; i < 2 * half; i++)
@@ -91,7 +92,7 @@ struct turning {
 };
 
 /* t: the dtype of the heads, if it is not f64. */
-DV_INLINE int turn_floats(dv_context *ctx, const struct turning *a, const dv_isa *isa, uint32_t t)
+DV_INLINE int turn_floats(dv_context *ctx, const struct turning *a, const dv_isa_functions *isa, uint32_t t)
 {
     const struct heads *const h = &a->heads;
     const int64_t tokens = dv_numel(a->positions), half = a->cache->shape[1] / 2, width = tokens ? dv_numel(h->in) / tokens : 0;
@@ -130,14 +131,14 @@ static int turn_doubles(dv_context *ctx, const struct turning *a)
     }
     return DV_OK;
 }
-DV_INLINE int turn_all(dv_context *ctx, const struct turning *a, const dv_isa *isa)
+DV_INLINE int turn_all(dv_context *ctx, const struct turning *a, const dv_isa_functions *isa)
 {
     if (a->heads.in->dtype.bits == 64)
         return turn_doubles(ctx, a);
 #define FLOATS_OF(T) turn_floats(ctx, a, isa, T)
     BY_DTYPE(isa, a->heads.in, FLOATS_OF);
 }
-DV_ISAS(struct turning, turn_all)
+DV_ISA_VARIANTS(struct turning, turn_all)
 
 /* ---- in place ------------------------------------------------------------------------------------------------------------ */
 
@@ -192,7 +193,7 @@ static int rotary_embedding(
     t.heads = (struct heads){ a->key, a->key, a->head_size };
     return turn(ctx, &t);
 }
-DV_ISAS_OF(struct rotary_embedding, rotary_embedding, turn_all)
+DV_ISA_VARIANTS_OF(struct rotary_embedding, rotary_embedding, turn_all)
 
 #define FLOATS "f32 f64 bf16 f16"
 
@@ -212,8 +213,8 @@ DV_OPERATOR(rotary_embedding, struct rotary_embedding, (positions, query, key, h
     .doc =
         "Turns the heads of query, and of key if there is one, in place, by the angles of each token's position: vLLM's operator "
         "of this name. query and key are [tokens..., heads * head_size].",
-    .kernels = DV_KERNELS(DV_BF16_ROW(struct rotary_embedding, rotary_embedding, .split = 16)
-                              DV_ISA_ROWS(struct rotary_embedding, rotary_embedding, FLOATS, .split = 16),
+    .kernels = DV_KERNELS(DV_BF16_KERNEL(struct rotary_embedding, rotary_embedding, .split = 16)
+                              DV_ISA_KERNELS(struct rotary_embedding, rotary_embedding, FLOATS, .split = 16),
         DV_KERNEL(struct rotary_embedding, "cpu", FLOATS, rotary_embedding_reference, .flags = DV_KERNEL_REFERENCE)));
 
 /* ---- a new tensor, differentiable ---------------------------------------------------------------------------------------- */
@@ -236,9 +237,9 @@ static int apply_rotary(dv_context *ctx, const struct apply_rotary *a, int (*tur
     const int status = check_positions(ctx, a->positions, a->cos_sin_cache);
     return status ? status : turn(ctx, &t);
 }
-DV_ISAS_OF(struct apply_rotary, apply_rotary, turn_all)
+DV_ISA_VARIANTS_OF(struct apply_rotary, apply_rotary, turn_all)
 
-/* The native form, in parts: all tokens in one dim, the cosines and sines of each, the halves of the heads. */
+/* The decomposition, in parts: all tokens in one dim, the cosines and sines of each, the halves of the heads. */
 #define ROT "cos_sin_cache.shape[1]"
 #define X "reshape(x, [positions.numel, x.shape[-2], x.shape[-1]])"
 #define TABLE "unsqueeze(index_select(cos_sin_cache, 0, reshape(positions, [-1])), 1)"
@@ -265,8 +266,8 @@ DV_OPERATOR(apply_rotary, struct apply_rotary, (x, positions, cos_sin_cache, is_
         "x: apply_rotary(grad, positions, cos_sin_cache, is_neox, not inverse); positions, cos_sin_cache: non_differentiable",
     .doc =
         "x with its heads turned by the angles of each token's position; inverse turns back. x is [tokens..., heads, head size].",
-    .kernels = DV_KERNELS(DV_BF16_ROW(struct apply_rotary, apply_rotary, .split = 16)
-                              DV_ISA_ROWS(struct apply_rotary, apply_rotary, FLOATS, .split = 16),
+    .kernels = DV_KERNELS(DV_BF16_KERNEL(struct apply_rotary, apply_rotary, .split = 16)
+                              DV_ISA_KERNELS(struct apply_rotary, apply_rotary, FLOATS, .split = 16),
         DV_KERNEL(struct apply_rotary, "cpu", FLOATS, apply_rotary_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, rotary_embedding, &dv_op_rotary_embedding, &dv_op_apply_rotary);

@@ -25,7 +25,7 @@ static int silu_and_mul_row(dv_context *ctx, const struct silu_and_mul *a, int (
     }
     return status;
 }
-DV_ISAS_OF(struct silu_and_mul, silu_and_mul_row, line)
+DV_ISA_VARIANTS_OF(struct silu_and_mul, silu_and_mul_row, line)
 static int silu_and_mul_row_reference(dv_context *ctx, const struct silu_and_mul *a)
 {
     return silu_and_mul_row(ctx, a, line_reference);
@@ -38,8 +38,8 @@ DV_OPERATOR(silu_and_mul, struct silu_and_mul, (x, out), .schema = "silu_and_mul
     .contract = "x[*s 2*n]:T -> out[*s n]:T; T in " FLOATS "; parallel(*s)",
     .native = "silu(" HALF("0") ") * " HALF("x.shape[-1] // 2"),
     .doc = "silu of the first half of the last dim, times its second half.",
-    .kernels = DV_KERNELS(DV_BF16_ROW(struct silu_and_mul, silu_and_mul_row, .split = 16)
-                              DV_ISA_ROWS(struct silu_and_mul, silu_and_mul_row, FLOATS, .split = 16),
+    .kernels = DV_KERNELS(DV_BF16_KERNEL(struct silu_and_mul, silu_and_mul_row, .split = 16)
+                              DV_ISA_KERNELS(struct silu_and_mul, silu_and_mul_row, FLOATS, .split = 16),
         DV_KERNEL(struct silu_and_mul, "cpu", FLOATS, silu_and_mul_row_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, silu_and_mul, &dv_op_silu_and_mul);

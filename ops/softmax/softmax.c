@@ -30,7 +30,7 @@ static int softmax_reference(dv_context *ctx, const struct softmax *a)
 }
 
 /* floats: room for the line. */
-DV_INLINE void softmax_line(const dv_isa *isa, const struct elements *to, const struct elements *from, float *floats)
+DV_INLINE void softmax_line(const dv_isa_functions *isa, const struct elements *to, const struct elements *from, float *floats)
 {
     float most[DV_BLOCK];
     double sum;
@@ -60,7 +60,7 @@ struct lines {
     int64_t groups;  /* of lines side by side; 0: one line after the other */
 };
 
-DV_INLINE int lines_of(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa, uint32_t t)
+DV_INLINE int lines_of(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa_functions *isa, uint32_t t)
 {
     const struct lines *const x = arg;
     for (int64_t l = begin; l < end; l++) {
@@ -85,7 +85,7 @@ static int64_t room_of(const struct lines *x) /* floats: the rows, and then shor
     return (x->n + 1) * LINES + (x->step == 1 ? line_room(x->n * LINES) : 0);
 }
 DV_INLINE int groups_of(
-    void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa, load_fn load_floats, store_fn store_floats)
+    void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa_functions *isa, load_fn load_floats, store_fn store_floats)
 {
     const struct lines *const x = arg;
     const uint32_t t = dv_dtype_key(x->a->x->dtype);
@@ -158,7 +158,7 @@ DV_INLINE int groups_of(
     }
 FOR_EACH_ISA(GROUPS)
 
-DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa)
+DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa_functions *isa)
 {
     const struct lines *const x = arg;
     if (x->groups)
@@ -181,7 +181,7 @@ static int softmax_row(dv_context *ctx, const struct softmax *a, dv_scratch_fn p
     return dv_parallel_scratch(
         ctx, 0, turned ? x.groups : before * x.groups, 1 + 16384 / LINES / x.n, (size_t)room_of(&x) * sizeof(float), piece, &x);
 }
-DV_ISAS_LOOP(struct softmax, softmax_row, softmax_lines)
+DV_ISA_VARIANTS_LOOP(struct softmax, softmax_row, softmax_lines)
 
 #define E "exp(" WIDE("x") " - amax(" WIDE("x") ", [dim], True))"
 
@@ -190,8 +190,8 @@ DV_OPERATOR(softmax, struct softmax, (x, dim, out), .schema = "softmax(Tensor x,
     .native = "if(x.numel == 0, x * 1, type_as(" E " / sum(" E ", [dim], True), x))",
     .gradient = "x: result * (grad - sum(grad * result, [dim], True))",
     .doc = "exp(x - max) / sum of these, over one dim: positive numbers with the sum 1.",
-    .kernels = DV_KERNELS(DV_BF16_ROW(struct softmax, softmax_row, .flags = 0)
-                              DV_ISA_ROWS(struct softmax, softmax_row, "f32 bf16 f16"),
+    .kernels = DV_KERNELS(DV_BF16_KERNEL(struct softmax, softmax_row, .flags = 0)
+                              DV_ISA_KERNELS(struct softmax, softmax_row, "f32 bf16 f16"),
         DV_KERNEL(struct softmax, "cpu", NULL, softmax_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, softmax, &dv_op_softmax);

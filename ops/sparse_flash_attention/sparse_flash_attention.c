@@ -376,7 +376,7 @@ typedef uint32_t bf16_pair __attribute__((may_alias));
 
 /* Scores of a part become exp(score - max), and 0 up to a multiple of `fill` tokens; pairs: of two tokens each, in bf16. factor:
  * what scales sums and values of the parts before, whose max was less. */
-DV_INLINE void exponentials(const dv_isa *isa, const struct unit *u, int64_t count, int64_t fill, bool pairs)
+DV_INLINE void exponentials(const dv_isa_functions *isa, const struct unit *u, int64_t count, int64_t fill, bool pairs)
 {
     enum { TOKENS = DV_BLOCK / ALIGN };
     for (int64_t h = 0; h < u->heads; h += ALIGN) {
@@ -840,8 +840,8 @@ FAST_ISA(base, , 16, FOUR, 4)
                "apart. Valid indices stand in front; the first -1 ends them. scale_value is the caller's. With "                 \
                "return_softmax_lse also the largest scaled score and the sum of exponentials of each row.",                      \
         .kernels = DV_KERNELS(DV_AMX_ROW(struct sparse_flash_attention, sparse_flash_attention_row)                              \
-                                  DV_BF16_ROW(struct sparse_flash_attention, sparse_flash_attention_row)                         \
-                                      DV_ISA_ROWS(struct sparse_flash_attention, sparse_flash_attention_row, "f32 bf16 f16"),    \
+                                  DV_BF16_KERNEL(struct sparse_flash_attention, sparse_flash_attention_row)                      \
+                                      DV_ISA_KERNELS(struct sparse_flash_attention, sparse_flash_attention_row, "f32 bf16 f16"), \
             DV_KERNEL(                                                                                                           \
                 struct sparse_flash_attention, "cpu", NULL, sparse_flash_attention_reference, .flags = DV_KERNEL_REFERENCE)))
 DECLARE(sparse_flash_attention);

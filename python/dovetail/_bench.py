@@ -7,11 +7,11 @@ from ._errors import DovetailError
 
 
 class Timing:
-    """`best` and `median`: seconds of one call; `gb_per_s` and `gflop_per_s` of the best, from the contract's bytes and flops, or None; `kernel`: the row
-    that ran, or None: a native form ran, or a mode of the host is on. str() is a line."""
+    """`best` and `median`: seconds of one call; `gb_per_s` and `gflop_per_s` of the best, from the contract's bytes and flops, or None; `kernel`: the kernel
+    that ran, or None: a decomposition ran, or a mode of the host is on. str() is a line."""
 
     def __init__(self, operator, how, samples):
-        self.operator, self.kernel = how.operator if how else operator, how and how.taken and how.taken["name"]
+        self.operator, self.kernel = how.operator if how else operator, how and how.selected and how.selected["name"]
         self.best, self.median = min(samples), statistics.median(samples)
         self.gflop_per_s, self.gb_per_s = (x and x / self.best * 1e-9 for x in ((how.flops, how.bytes) if how else (None, None)))
 

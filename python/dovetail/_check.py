@@ -10,16 +10,16 @@ from ._library import Library, libraries
 
 
 class Result:
-    """One property of one operator, or of one of its kernel rows.
+    """One property of one operator, of one of its kernels, or one test of a framework, such as "fake".
 
     result: "pass", "fail" or "not checked". message: what is wrong, why it was not checked, or what a pass leaves out. case: the smallest
-    failing case in words; c, python: programs that show the failure when run alone, or None.
+    failing case in words. reproduce: the command that repeats the failure, for a shell; key: its --case.
     """
 
     def __init__(self, found):
-        self.property, self.operator, self.row, self.result = (found[k] for k in ("property", "operator", "row", "result"))
-        self.message = found.get("message") or found.get("because") or found.get("without", "")
-        self.kind, self.case, self.c, self.python = (found.get(k) for k in ("kind", "case", "c", "python"))
+        self.property, self.operator, self.kernel, self.test, self.result = (found[k] for k in ("property", "operator", "kernel", "test", "result"))
+        self.message = found.get("message") or found.get("reason") or found.get("omitted", "")
+        self.kind, self.case, self.key, self.reproduce = (found.get(k) for k in ("kind", "case", "key", "reproduce"))
         self.no_arguments = found.get("no_arguments", False)
         self.cases, self.refused, self.elements = found["cases"], found["refused"], found.get("elements")
 
@@ -27,21 +27,22 @@ class Result:
     failed = property(lambda self: self.result == "fail")
 
     def __repr__(self):
-        row = f", row {self.row}" if self.row else ""
-        return f"{self.result} {self.property}: {self.operator}{row}" + (f": {self.message}" if self.message else "")
+        part = f", kernel {self.kernel}" if self.kernel else f", test {self.test}" if self.test else ""
+        return f"{self.result} {self.property}: {self.operator}{part}" + (f": {self.message}" if self.message else "")
 
 
 class Report:
-    """The report of `dovetail check`: true when nothing failed and arguments were found for every operator; its repr is the table."""
+    """The report of `dovetail check`: true when nothing failed and something was checked; its repr is the table."""
 
     def __init__(self, document):
         self.seed, self.seconds, self.operators, self.table = (document[k] for k in ("seed", "seconds", "operators", "table"))
         self.results = [Result(r) for r in document["results"]]
+        self._ok = document["ok"]
 
     failures = property(lambda self: [r for r in self.results if r.failed])
 
     def __bool__(self):
-        return not any(r.failed or r.no_arguments for r in self)
+        return self._ok
 
     def __iter__(self):
         return iter(self.results)
@@ -69,7 +70,7 @@ def check(target, *, op=None, only=None, seed=None, time=None, flags=()):
 
         report = dovetail.check("my_ops.so")    # or my_ops.c, a folder, an installed package, a Library, an operator
         assert report, report                   # the table, with the smallest failing cases
-        print(report.failures[0].python)        # a script that shows the failure alone
+        print(report.failures[0].reproduce)     # the command that repeats the failure
 
     op: only this operator. only: a property or several, such as "memory" or ["memory", "fake"]. seed: draw other cases.
     time: begin no new check after this many seconds. flags: arguments of `dovetail build` for a source file, as for load(). Operators run in

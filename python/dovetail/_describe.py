@@ -118,25 +118,25 @@ def module_name(op):
 
 
 class Explanation(list):
-    """The kernel rows of an operator in the order in which they are tried: dicts. str() is a table. `flops` and `bytes` are what the contract declares for
+    """The kernels of an operator in the order in which they are tried: dicts. str() is a table. `flops` and `bytes` are what the contract declares for
     this call; None: nothing."""
 
     def __init__(self, op, rows, flops=-1, bytes=-1):
-        names = ("name", "provider", "device", "dtypes", "isa", "when", "taken", "reason")
+        names = ("name", "provider", "device", "dtypes", "isa", "when", "selected", "reason")
         super().__init__(dict(zip(names, row)) for row in rows)
         self.operator = op.name
         self.flops, self.bytes = (x if x > 0 else None for x in (flops, bytes))
 
     @property
-    def taken(self):
-        """The row that would run, or None."""
-        return next((row for row in self if row["taken"]), None)
+    def selected(self):
+        """The kernel that would run, or None."""
+        return next((row for row in self if row["selected"]), None)
 
     def __str__(self):
         if not self:
             return f"{self.operator}: no kernel"
         cells = [("", "kernel", "device", "dtypes", "isa", "when", "why")]
-        cells += [("*" if r["taken"] else "", r["name"] or "?", r["device"] or "", r["dtypes"] or "any", r["isa"] or "", r["when"] or "", r["reason"] or "")
+        cells += [("*" if r["selected"] else "", r["name"] or "?", r["device"] or "", r["dtypes"] or "any", r["isa"] or "", r["when"] or "", r["reason"] or "")
                   for r in self]
         widths = [max(len(c[i]) for c in cells) for i in range(len(cells[0]))]
         return "\n".join([self.operator, *("  ".join(text.ljust(w) for text, w in zip(c, widths)).rstrip() for c in cells)])

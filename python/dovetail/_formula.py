@@ -1,4 +1,4 @@
-"""Translates the formulas of an operator (native form, gradient, tangent) from their trees (docs/json.md) to Python source on a host's tensors.
+"""Translates the formulas of an operator (decomposition, gradient, tangent) from their trees (docs/json.md) to Python source on a host's tensors.
 
 Hosts differ in three things, which a Host gives: how an operator is found by its name, a dtype by its name, and how an attribute of a tensor
 is written. Arithmetic on tensors, indexing and `None` are the same everywhere.
@@ -148,7 +148,7 @@ def _may_share(e):
 
 
 def native(host, name, tree, clone=None):
-    """The native form: a function of the arguments, a dict by name, that gives ([results], {written argument: its new value}). An argument
+    """The decomposition: a function of the arguments, a dict by name, that gives ([results], {written argument: its new value}). An argument
     that is None is not written. clone: copies an argument's value before anything is written, if it is not the base set's."""
     source = Source(host, lambda kind, what: f"a[{what!r}]" if kind == "arg" else f"r[{what}]")
     for e in [*tree["results"], *tree["writes"].values()]:

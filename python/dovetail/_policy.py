@@ -1,4 +1,4 @@
-"""Which operators run their own kernels, and which their native form."""
+"""Which operators run their own kernels, and which their decomposition."""
 import os
 import threading
 
@@ -19,7 +19,7 @@ class policy:
             ...
         dovetail.policy.set("all,-rms_norm")     # in the process; None: back to DOVETAIL_OPS and the file named by DOVETAIL_POLICY
 
-    An operator that is off runs its native form. vllm-default: operators are off in what Inductor compiles.
+    An operator that is off runs its decomposition. vllm-default: operators are off in what Inductor compiles.
     """
 
     def __init__(self, text):

@@ -47,8 +47,8 @@ class Target(pytest.Collector):
         except DovetailError as error:
             raise pytest.UsageError(f"--dovetail {self.target}: {error}") from None
         for found in report:
-            row = f"[{found.row}]" if found.row else ""
-            yield Property.from_parent(self, name=f"{found.operator}::{found.property}{row}", found=found)
+            part = found.kernel or found.test
+            yield Property.from_parent(self, name=f"{found.operator}::{found.property}" + (f"[{part}]" if part else ""), found=found)
 
 
 class Property(pytest.Item):
@@ -66,8 +66,8 @@ class Property(pytest.Item):
         if not isinstance(excinfo.value, Failure):
             return super().repr_failure(excinfo, style)
         case = f"\nsmallest case found: {self.found.case}" if self.found.case else ""
-        program = self.found.python or self.found.c
-        return self.found.message + case + (f"\n\n{program}" if program else "")
+        line = f"\nreproduce: {self.found.reproduce}" if self.found.reproduce else ""
+        return self.found.message + case + line
 
     def reportinfo(self):
         return self.parent.target, None, self.name

@@ -18,17 +18,12 @@
 #define EXT_NARGS(n) ((Py_ssize_t)((n) & ~((size_t)1 << (8 * sizeof(size_t) - 1))))
 typedef PyObject *(*ext_vectorcall)(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
-/* ---- What a call needs to know of an operator, made once ----------------------------------------------------------------- */
+/* ---- Operators, in the form for calls ------------------------------------------------------------------------------------ */
 
 struct ext_slot {
-    PyObject *name;     /* interned; NULL for an unnamed result */
-    const char *text;   /* the same, "" when unnamed */
+    dv_slot_info info;  /* its strings belong to the operator */
+    PyObject *name;     /* info.name, interned; NULL for an unnamed result */
     char type_text[48]; /* "Tensor?", for messages */
-    uint32_t type;      /* enum dv_field_type, as dv_operator_slot() gives it */
-    uint32_t flags;     /* enum dv_slot_flags */
-    int32_t alias;
-    bool has_default;
-    int64_t fixed_size;
 };
 
 struct ext_operator {
@@ -36,86 +31,94 @@ struct ext_operator {
     ext_vectorcall vectorcall;
     PyObject *weakrefs;
     dv_operator *op;     /* NULL for a packet */
-    const char *name;    /* "ns::name.overload", of op; for a packet "ns::name", of packet_name */
-    PyObject *full_name; /* the same as a str */
+    const char *name;    /* "ns::name.overload"; for a packet "ns::name" */
+    PyObject *full_name; /* `name` as a str */
     size_t nargs, npositional, nresults;
     ext_slot *slots;     /* arguments, then results */
-    PyObject *overloads; /* a packet's: a tuple of operators, tried in order */
-    size_t first_tensor; /* the first slot that takes a tensor or a list of tensors; without one, nargs + nresults */
-    bool mutates;
-    void *of_host[EXT_HOSTS];  /* each host's data for it; not for packets */
-    struct ext_memory *memory; /* a packet's: what was learned (packet.c) */
-    PyObject *cache;           /* a dict for what Python code computes once (signature, doc); may be NULL */
-    /* Time and size of the last call, for the decision about the GIL (call.c). Written with the GIL held. */
+    PyObject *overloads; /* in a packet: a tuple of its operators in the order in which they are tried; else NULL */
+    /* index of the first slot of type Tensor or Tensor[]; nargs + nresults if the operator has no such slot */
+    size_t first_tensor_slot;
+    bool writes_argument;                  /* true if the schema declares an argument as written */
+    void *host_data[EXT_HOSTS];            /* by host: the host's data for the operator (ext_host.attach); not in packets */
+    struct ext_packet_cache *packet_cache; /* in a packet: the cached overloads by the types of arguments (packet.c) */
+    /* a dict of what Python code computes once for the operator (signature, doc); NULL: nothing was computed */
+    PyObject *cache;
+    /* Clock ticks and number of elements of the operator's last call, for the decision whether to release the GIL (call.c). Both
+     * are written with the GIL held. */
     uint64_t last_ticks;
-    int64_t last_elements;
+    int64_t last_numel;
 };
 
 extern PyTypeObject *ext_operator_type; /* one for the process */
 int ext_operator_setup(PyObject *module);
-PyObject *ext_operator_new(dv_operator *op); /* takes its own reference */
+PyObject *ext_operator_new(dv_operator *op); /* the new object takes a reference of its own to op */
 PyObject *ext_packet_new(PyObject *name, PyObject *overloads);
 
 /* ---- One call ------------------------------------------------------------------------------------------------------------ */
 
-enum { EXT_MEMORY = 3072, EXT_STATE = 512 };
+enum { EXT_CALL_MEMORY_SIZE = 3072, EXT_CALL_STATE_SIZE = 512 };
 
-typedef struct ext_keep {
+typedef struct ext_reference {
     PyObject *object;
-    struct ext_keep *next;
-} ext_keep;
+    struct ext_reference *next;
+} ext_reference;
 typedef struct ext_block { struct ext_block *next; } ext_block;
-typedef struct ext_list { /* argument that is a list of tensors */
+typedef struct ext_list { /* an argument of a call that is a list of tensors */
     size_t slot;
-    PyObject *items; /* a tuple of its elements when it was converted; borrowed from the call's references */
+    PyObject *items; /* a tuple of the list's elements when it was converted; borrowed from the call's references */
     struct ext_list *next;
 } ext_list;
 
 struct ext_call {
     union {
-        dv_host host; /* first: dv_host's entries get a pointer to it */
-        _Alignas(16) char state[EXT_STATE];
+        dv_host host; /* the first member, since the entries of dv_host get a pointer to `host` */
+        _Alignas(16) char state[EXT_CALL_STATE_SIZE];
     };
-    const ext_host *of; /* whose tensors they are */
-    bool begun;         /* of->begin() succeeded, of->end() must be called */
-    bool ran, writes;   /* dv_call was called; the host must be notified of writes when the kernel begins */
+    const ext_host *host_table; /* the host of the call's tensors */
+    bool host_has_begun;        /* true if host_table->begin_call() succeeded, so that end_call() must be called */
+    /* has_run: dv_call() was called. must_notify_writes: the host must be notified of writes when the kernel begins */
+    bool has_run, must_notify_writes;
     enum ext_purpose purpose;
-    int way; /* of->tensor()'s note; not 0: the call is not plain. -1: not all arguments were converted */
+    /* how to make the call: 0: run the kernel directly; -1: not all arguments were converted; others by an enum of the host, set
+     * by its describe_tensor() */
+    int path;
     ext_operator *f;
-    PyObject **given; /* for each slot: what the caller passed (borrowed), or NULL */
+    PyObject **passed; /* by slot: the object that the caller passed, borrowed; NULL: the caller passed none */
     dv_value *args, *results;
-    PyObject **made; /* for each result: the object that new_tensor made for it already, or NULL (owned) */
-    dv_tensor *made_tensors;
-    ext_keep *keep; /* references that live as long as the call */
+    PyObject **result_objects; /* by result: the owned object that the host's new_tensor() made; NULL: not made yet */
+    dv_tensor *result_tensors;
+    ext_reference *references; /* references to objects that the call releases when it ends */
     ext_list *lists;
-    bool late;        /* true in the second pass, for arguments whose conversion may run Python code */
-    int64_t elements; /* of all tensors that were given */
-    uint64_t started;
-    PyThreadState *released; /* not NULL while the GIL is released */
-    unsigned long thread;    /* that let it go */
-    int depth;               /* of before_kernel calls */
-    ext_block *blocks;       /* memory beyond what follows */
-    size_t used;
-    _Alignas(16) char memory[EXT_MEMORY];
+    bool is_second_conversion_pass; /* true in the second pass, for arguments whose conversion may run Python code */
+    int64_t passed_numel;           /* total number of elements of all passed tensors */
+    uint64_t kernel_start_ticks;    /* clock ticks when the kernel began */
+    PyThreadState *released_state;  /* not NULL while the GIL is released */
+    unsigned long releasing_thread; /* the thread that released the GIL */
+    int kernel_depth;               /* nesting depth of before_kernel() calls */
+    ext_block *blocks;              /* further blocks of memory, allocated if `memory` is too small */
+    size_t memory_used;             /* bytes of `memory` that are in use */
+    _Alignas(16) char memory[EXT_CALL_MEMORY_SIZE];
 };
 
-/* Memory of the call; NULL with MemoryError. */
-void *ext_alloc(ext_call *c, size_t size);
-int ext_keep_object(ext_call *c, PyObject *take); /* also on failure */
+/* Returns memory that is freed with the call; NULL with MemoryError. */
+void *ext_call_alloc(ext_call *c, size_t size);
+/* takes the reference, also on failure. Returns 0, or -1 with MemoryError */
+int ext_call_add_reference(ext_call *c, PyObject *take);
 
-/* Fill c->given from a call's arguments, as Python binds a function's: TypeError else. */
-int ext_bind(ext_call *c, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+/* Fills c->passed from a call's arguments, as Python binds the arguments of a function. Returns 0, or -1 with a TypeError. */
+int ext_call_bind(ext_call *c, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
-/* Convert everything in c->given to c->args and c->results, in one pass. */
-enum ext_outcome ext_convert_all(ext_call *c);
+/* Converts all objects in c->passed to values in c->args and c->results. Returns the outcome. */
+enum ext_outcome ext_call_convert(ext_call *c);
 
-/* The words for layouts and memory formats, by their numbers, to a NULL; a word as a str, NULL without an exception: none. */
+/* The words for layouts and memory formats, by number, with a NULL at the end. ext_make_word() returns a word as a str; NULL
+ * without an exception: no word has this number. */
 extern const char *const ext_layouts[], *const ext_memory_formats[];
-PyObject *ext_word(const char *const *words, int32_t number);
+PyObject *ext_make_word(const char *const *words, int32_t number);
 
 /* Returns a borrowed tuple of the elements that a list of tensors had when it was converted; the list may have changed. NULL: the
  * slot has no list. */
-PyObject *ext_list_items(const ext_call *c, size_t slot);
+PyObject *ext_find_list_items(const ext_call *c, size_t slot);
 
 /* True if the conversion of o runs no Python code: None, or exactly an int, float, bool, complex or str. */
 static inline bool ext_is_builtin(PyObject *o)
@@ -124,102 +127,118 @@ static inline bool ext_is_builtin(PyObject *o)
         PyComplex_CheckExact(o);
 }
 
-/* Clears an ordinary exception, if one is set. False: the exception stays set, since the caller must see it: KeyboardInterrupt,
- * SystemExit, MemoryError and the like. */
-bool ext_clear_error(void);
+/* Clears an ordinary exception, if one is set. Returns false for an exception that stays set, since the caller must see it:
+ * KeyboardInterrupt, SystemExit, MemoryError and the like. */
+bool ext_try_clear_error(void);
 /* Returns o.name, or NULL. After NULL an exception is set only if it is no AttributeError. */
-PyObject *ext_optional_attribute(PyObject *o, const char *name);
+PyObject *ext_get_optional_attribute(PyObject *o, const char *name);
 
-/* Is it a sequence, set or dict view that counts as a list? */
+/* True if an object is a sequence, set or dict view that counts as a list. */
 bool ext_is_sequence(PyObject *o);
 
-/* For hosts: handle an object that is not a tensor of c->of: an error that names both hosts or the object's type, or SLOW; or it
- * is converted as an array. */
-enum ext_outcome ext_other_tensor(
+/* For hosts: handles an object that is not a tensor of c->host_table. A tensor of another host fails with a message that names
+ * both hosts. EXT_DISPATCH: the host's dispatcher decides. Other objects are converted as arrays, or fail with their type in
+ * the message. */
+enum ext_outcome ext_convert_foreign(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out);
-/* FAILED with "f: argument 'x': expected Tensor (expected), found ...". expected: what the schema's type means in Python, or NULL
- * when its name says it. found_text takes the words, found the object. element: its index in a list, or -1. A TypeError that is
- * set becomes the cause of the new one; any other exception stays as it is, and the outcome is MIXED. */
-enum ext_outcome ext_wrong(ext_call *c, const ext_slot *slot, Py_ssize_t element, const char *expected, PyObject *found);
-enum ext_outcome ext_wrong_text(
+/* Fail with the TypeError "f: argument 'x': expected Tensor (expected), found ...", and return EXT_FAILED. expected: the
+ * meaning of the schema's type in Python; NULL: the type's name suffices. found, found_text: the object, or words for it.
+ * element: the index in a list, or -1. A TypeError that is set becomes the cause of the new one. Any other exception stays set,
+ * and EXT_ABORT is returned. */
+enum ext_outcome ext_fail_argument(ext_call *c, const ext_slot *slot, Py_ssize_t element, const char *expected, PyObject *found);
+enum ext_outcome ext_fail_argument_text(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, const char *expected, const char *found_text);
+/* Fails for a number that is too large for a type: replaces the OverflowError by a message with argument and type. */
+enum ext_outcome ext_too_large(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, const char *type);
+/* Fails for a tensor of another host than that of the call's first tensor. */
+enum ext_outcome ext_mixed(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, const ext_host *other);
 
 PyObject *ext_call_operator(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
-/* Convert as a call would; always followed by ext_call_end. */
+/* Begins a call: binds and converts the arguments. ext_call_end() must be called after it, whatever the outcome. */
 enum ext_outcome ext_call_begin(
     ext_call *c, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, enum ext_purpose purpose);
-/* Run the call that ext_call_begin prepared. SLOW: call c->of->slow(). */
+/* Runs the call that ext_call_begin() prepared. EXT_DISPATCH: the caller must call c->host_table->call_dispatcher(). */
 enum ext_outcome ext_call_run(ext_call *c, PyObject **result);
-/* End a call that was begun, with this outcome. */
+/* Ends a call that was begun with this outcome, by the dispatcher if necessary. Returns the result; NULL with an exception. */
 PyObject *ext_call_finish(ext_call *c, enum ext_outcome outcome, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 void ext_call_end(ext_call *c);
 
-/* (operator, {argument's name: value}) of a call site's text, with new tensors of the host with adopt(). */
-PyObject *ext_site(const char *text);
+/* Returns a dict of a call site's arguments by name, with new tensors of the host that has import_object(). NULL with an
+ * exception. */
+PyObject *ext_site_arguments(ext_operator *f, const dv_site *site);
 
-/* For a host's before_kernel and after_kernel: release and take the GIL, and notify the host of writes. */
+/* Functions for a host's dv_host.before_kernel and after_kernel: release and take the GIL, and notify the host of writes. */
 void ext_before_kernel(const dv_host *host);
 void ext_after_kernel(const dv_host *host);
 static inline ext_call *ext_call_of(const dv_host *host) { return (ext_call *)(uintptr_t)(const void *)host; }
 
-/* For entries of dv_host that need Python: a kernel may call them without the GIL, from its own thread or another. */
+/* State of the GIL for entries of dv_host that need Python: a kernel may call them without the GIL, from its own thread or
+ * another. */
 typedef struct ext_gil {
-    PyThreadState *own;
-    PyGILState_STATE other;
-    bool has_other;
+    PyThreadState *thread_state;
+    PyGILState_STATE gil_state;
+    bool has_gil_state;
 } ext_gil;
-ext_gil ext_take_gil(ext_call *c);
-void ext_give_gil(ext_gil g);
+ext_gil ext_acquire_gil(ext_call *c);
+void ext_release_gil(ext_gil g);
 
-/* For hosts that make an object for each result that is a tensor, in c->made, described in c->made_tensors; all other tensors of
- * the call are the library's. Is this result one of them? */
-bool ext_is_tensor(const ext_call *c, int index);
-/* The argument's object, or the list's, that this tensor is; t NULL: with an element at this place. found: its tensor, or NULL.
- * NULL: none. Borrowed. */
-PyObject *ext_owner(const ext_call *c, const dv_tensor *t, const void *place, const dv_tensor **found);
-void ext_free_tensor(const dv_host *host, dv_tensor *t); /* dv_host.free_tensor of such a host */
-/* An object that owns a tensor of the library; NULL with an exception: the caller still owns it. */
-PyObject *ext_keep_tensor(dv_tensor *take);
-/* The library's tensor, with dense strides in any order, for what a host does not make itself. */
+/* True if a host must make an object for this result, which is a tensor: the object is in c->result_objects, its description in
+ * c->result_tensors. All other new tensors of a call belong to this library. */
+bool ext_is_result_tensor(const ext_call *c, int index);
+/* Returns the passed object of tensor t, borrowed; NULL: no argument is this tensor. t NULL: the object of a tensor with an
+ * element at `address`. found (or NULL): receives that tensor. */
+PyObject *ext_find_owner(const ext_call *c, const dv_tensor *t, const void *address, const dv_tensor **found);
+/* Frees a tensor of a result or of the library: function for dv_host.free_tensor of such a host */
+void ext_free_tensor(const dv_host *host, dv_tensor *t);
+/* Returns a new capsule that owns a tensor of the library. NULL with an exception: the caller still owns the tensor. */
+PyObject *ext_make_tensor_capsule(dv_tensor *take);
+/* Makes a tensor that the library owns, with strides without gaps in any order (NULL: contiguous), for tensors that a host does
+ * not make itself. Returns a status. */
 int ext_tensor_new(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out);
 
-bool ext_any_given(const ext_call *c); /* was a result given, to be written to? */
-/* Call fn for every given tensor that is written. */
-void ext_each_written(const ext_call *c, void (*fn)(PyObject *o));
+bool ext_has_given_result(const ext_call *c); /* true if the caller passed an object for some result */
+/* Calls fn for every passed tensor that the call writes. */
+void ext_for_each_written(const ext_call *c, void (*fn)(PyObject *o));
 
-/* dovetail.<host>._call(operator, args, kwargs): there, the framework dispatches. */
+/* Calls the Python function dovetail.<host>._call(operator, args, kwargs), which makes the call by the framework's dispatcher.
+ * Returns its result; NULL with an exception. */
 PyObject *ext_call_bridge(const ext_host *host, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
-/* Raise the exception for a status, with dv_last_error() as message; keeps an exception that is already set. Returns NULL. */
-PyObject *ext_raise(int status);
+/* Returns the hooks for dv_host.test that select the kernel of ext_set_row(), for the host with import_object(); NULL: none is
+ * set. */
+const dv_test_hooks *ext_get_test_hooks(void);
+void ext_set_row(int32_t row); /* selects a kernel by its number for all later calls, for tests (dv_test_hooks.kernel_number) */
+
+/* Raises the exception for a status, with dv_last_error() as message. An exception that is already set stays. Returns NULL. */
+PyObject *ext_raise_status(int status);
 
 /* ---- Packets: packet.c --------------------------------------------------------------------------------------------------- */
 
 PyObject *ext_call_packet(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
-PyObject *ext_accepts(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames); /* may the types fit? */
-void ext_packet_forget(ext_operator *packet);
+/* returns a bool: whether the overload may accept arguments of these types */
+PyObject *ext_can_accept(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+void ext_packet_reset_cache(ext_operator *packet);
 
 /* ---- Python -------------------------------------------------------------------------------------------------------------- */
 
-/* PyObject_Vectorcall, which is in the stable ABI only since 3.12: it is looked up; if it is missing, a slower call is used.
- */
+/* Calls a Python object by PyObject_Vectorcall(), which is looked up, since the stable ABI has it only since 3.12; if it is
+ * missing, by PyObject_Call(). */
 PyObject *ext_call_python(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames);
-/* Make a vectorcall from a call with a tuple and a dict. */
-PyObject *ext_vectorcall_of(ext_vectorcall call, PyObject *self, PyObject *args, PyObject *kwargs);
+/* Makes a vectorcall with the arguments of a tuple and a dict (NULL: none). Returns its result; NULL with an exception. */
+PyObject *ext_vectorcall_from_tuple(ext_vectorcall call, PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* ---- DOVETAIL_DEBUG=4 (debug.c) ------------------------------------------------------------------------------------------ */
 
-extern bool ext_shows_calls;
+extern bool ext_trace_calls;
 void ext_debug_setup(void);
-void ext_show_call(const ext_call *c);
+void ext_trace_call(const ext_call *c);
 
 /* ---- Randomness: dovetail.Generator -------------------------------------------------------------------------------------- */
 
 int ext_random_setup(PyObject *module);
-/* A state for the call from a dovetail.Generator, or from one of the host's. */
-enum ext_outcome ext_generator(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out);
-/* For dv_host.test of the host with adopt(): the row of set_row(); NULL: none was set. */
-const dv_test_hooks *ext_hooks(void);
-int ext_random(const dv_host *host, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset);
+/* Sets *out to the random state of a dovetail.Generator, or to a new state from a generator of the call's host. Fails with a
+ * TypeError for other objects. */
+enum ext_outcome ext_convert_generator(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out);
+int ext_draw_random(const dv_host *host, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset);
 
 #endif

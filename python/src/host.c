@@ -2,30 +2,28 @@
  * type, so that the address cannot be reused. */
 #include "extension.h"
 
-#define HOST(name) extern const ext_host ext_host_##name;
-#include "hosts.inc"
-#undef HOST
+const ext_host *ext_hosts[EXT_HOSTS];
 
-const ext_host *const ext_hosts[EXT_HOSTS] = {
-#define HOST(name) &ext_host_##name,
-#include "hosts.inc"
-#undef HOST
-};
-
-enum { CACHE = 32 };
-static struct known {
+enum { HOST_CACHE_SIZE = 32 };
+static struct host_cache_entry {
     PyTypeObject *type; /* a reference */
     const ext_host *host;
     enum ext_kind kind;
-} cache[CACHE];
+} host_cache[HOST_CACHE_SIZE];
 
-static struct known *place_of(PyTypeObject *type) { return &cache[((uintptr_t)type >> 4 ^ (uintptr_t)type >> 10) % CACHE]; }
+/* Returns the only cache entry that can hold this type. The entry may hold another type, or none. */
+static struct host_cache_entry *host_find_cache_entry(PyTypeObject *type)
+{
+    return &host_cache[((uintptr_t)type >> 4 ^ (uintptr_t)type >> 10) % HOST_CACHE_SIZE];
+}
 
-static const ext_host *ask_all(PyTypeObject *type, enum ext_kind *kind)
+/* Asks each host in turn for the role of a type. Returns the host to which it belongs, and its role in *kind. NULL: no host; with
+ * an exception, a host that cannot be used. */
+static const ext_host *host_find_uncached(PyTypeObject *type, enum ext_kind *kind)
 {
     for (int i = 0; i < EXT_HOSTS; i++) {
-        *kind = ext_hosts[i]->kind(type);
-        if (*kind != EXT_NOTHING)
+        *kind = ext_hosts[i]->classify_type(type);
+        if (*kind != EXT_KIND_NONE)
             return ext_hosts[i];
         if (PyErr_Occurred())
             break;
@@ -33,49 +31,38 @@ static const ext_host *ask_all(PyTypeObject *type, enum ext_kind *kind)
     return NULL;
 }
 
-const ext_host *ext_host_of(PyObject *o, enum ext_kind *kind)
+const ext_host *ext_find_host(PyObject *o, enum ext_kind *kind)
 {
     PyTypeObject *type = Py_TYPE(o);
-    struct known *k = place_of(type);
+    struct host_cache_entry *k = host_find_cache_entry(type);
     if (k->type == type) {
         *kind = k->kind;
         return k->host;
     }
-    Py_INCREF((PyObject *)type); /* ask_all() may run Python code, which may free the type */
-    const ext_host *host = ask_all(type, kind);
+    Py_INCREF((PyObject *)type); /* host_find_uncached() may run Python code, which may free the type */
+    const ext_host *host = host_find_uncached(type, kind);
     PyTypeObject *old = type;
     if (host) {
         old = k->type;
-        *k = (struct known){ type, host, *kind };
+        *k = (struct host_cache_entry){ type, host, *kind };
     }
     Py_XDECREF((PyObject *)old);
     return host;
 }
 
-const ext_host *ext_adopter(void)
+const ext_host *ext_find_importer(void)
 {
     const ext_host *found = NULL;
     for (int i = 0; i < EXT_HOSTS && !found; i++)
-        if (ext_hosts[i]->adopt)
+        if (ext_hosts[i]->import_object)
             found = ext_hosts[i];
     return found;
 }
 
-const ext_host *ext_host_of_module(PyObject *o)
-{
-    PyObject *module = ext_optional_attribute((PyObject *)Py_TYPE(o), "__module__");
-    const ext_host *found = NULL;
-    for (int i = 0; i < EXT_HOSTS && module && PyUnicode_Check(module) && !found; i++)
-        if (!PyUnicode_CompareWithASCIIString(module, ext_hosts[i]->name))
-            found = ext_hosts[i];
-    Py_XDECREF(module);
-    return found;
-}
-
-int ext_hosts_setup(PyObject *module)
+int ext_hosts_setup(PyObject *module, const ext_host *const *hosts)
 {
     for (int i = 0; i < EXT_HOSTS; i++) {
-        const ext_host *h = ext_hosts[i];
+        const ext_host *h = ext_hosts[i] = hosts[i];
         PyObject *space = PyModule_New(h->name);
         const int failed = !space || (h->setup && h->setup(space)) || PyModule_AddObjectRef(module, h->name, space);
         Py_XDECREF(space);

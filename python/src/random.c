@@ -7,21 +7,22 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-typedef struct state {
+typedef struct random_state {
     uint64_t seed;
     _Atomic uint64_t used;
-} state; /* what a dv_generator is in this host */
-typedef struct generator {
+} random_state; /* the extension's definition of a dv_generator */
+typedef struct generator_object {
     PyObject ob_base;
-    state state;
-} generator;
+    random_state state;
+} generator_object;
 
 static PyTypeObject *generator_type;
-static state default_state = { 0x853c49e6748fea9b, 0 };
+static random_state default_random_state = { 0x853c49e6748fea9b, 0 };
 
-static int seed_of(PyObject *o, uint64_t *out)
+/* Sets *out to the lowest 64 bits of a Python integer. Returns 0, or -1 with an exception. */
+static int generator_parse_seed(PyObject *integer, uint64_t *out)
 {
-    PyObject *index = PyNumber_Index(o);
+    PyObject *index = PyNumber_Index(integer);
     if (!index)
         return -1;
     *out = PyLong_AsUnsignedLongLongMask(index);
@@ -29,21 +30,23 @@ static int seed_of(PyObject *o, uint64_t *out)
     return *out == UINT64_MAX && PyErr_Occurred() ? -1 : 0;
 }
 
+/* Initialises a Generator from its optional seed; without one it has the seed of the default random state. Returns 0, or -1 with
+ * an exception. */
 static int generator_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "seed", NULL };
     PyObject *seed = NULL;
-    state *s = &((generator *)(void *)self)->state;
+    random_state *s = &((generator_object *)(void *)self)->state;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Generator", names, &seed))
         return -1;
-    s->seed = default_state.seed;
+    s->seed = default_random_state.seed;
     atomic_store(&s->used, 0);
-    return seed ? seed_of(seed, &s->seed) : 0;
+    return seed ? generator_parse_seed(seed, &s->seed) : 0;
 }
 
 static PyObject *generator_repr(PyObject *self)
 {
-    state *s = &((generator *)(void *)self)->state;
+    random_state *s = &((generator_object *)(void *)self)->state;
     return PyUnicode_FromFormat(
         "<dovetail.Generator seed=%llu used=%llu>", (unsigned long long)s->seed, (unsigned long long)atomic_load(&s->used));
 }
@@ -64,21 +67,23 @@ static PyType_Slot generator_slots[] = {
     { Py_tp_dealloc, (void *)generator_dealloc },
     { 0, NULL },
 };
-static PyType_Spec generator_spec = { "dovetail.Generator", sizeof(generator), 0, Py_TPFLAGS_DEFAULT, generator_slots };
+static PyType_Spec generator_spec = { "dovetail.Generator", sizeof(generator_object), 0, Py_TPFLAGS_DEFAULT, generator_slots };
 
-static PyObject *set_seed(PyObject *module, PyObject *o)
+/* Sets the default random state to this seed, with no numbers used. Returns None; NULL with an exception. Function
+ * _core.seed(number). */
+static PyObject *module_seed(PyObject *module, PyObject *seed_number)
 {
     uint64_t seed;
     (void)module;
-    if (seed_of(o, &seed))
+    if (generator_parse_seed(seed_number, &seed))
         return NULL;
-    default_state.seed = seed;
-    atomic_store(&default_state.used, 0);
+    default_random_state.seed = seed;
+    atomic_store(&default_random_state.used, 0);
     Py_RETURN_NONE;
 }
 
-static PyMethodDef methods[] = {
-    { "seed", set_seed, METH_O, "seed(number, /)\n--\n\nSet the random state of calls that are given no Generator." },
+static PyMethodDef random_methods[] = {
+    { "seed", module_seed, METH_O, "seed(number, /)\n--\n\nSet the random state of calls that are given no Generator." },
     { NULL, NULL, 0, NULL },
 };
 
@@ -86,39 +91,41 @@ int ext_random_setup(PyObject *module)
 {
     if (!generator_type && !(generator_type = (PyTypeObject *)PyType_FromSpec(&generator_spec)))
         return -1;
-    return PyModule_AddFunctions(module, methods) || PyModule_AddObjectRef(module, "Generator", (PyObject *)generator_type) ? -1
-                                                                                                                            : 0;
+    return PyModule_AddFunctions(module, random_methods) || PyModule_AddObjectRef(module, "Generator", (PyObject *)generator_type)
+        ? -1
+        : 0;
 }
 
-/* Makes a random state for this call, and seeds it with a number drawn from the host's generator. */
-static enum ext_outcome seed_from_host(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out)
+/* Makes a random state for this call, with a seed that is drawn from a generator of the call's host. Fails with a TypeError if
+ * the object is no such generator. */
+static enum ext_outcome generator_make_from_host(ext_call *c, const ext_slot *slot, PyObject *generator, const dv_generator **out)
 {
-    state *s = ext_alloc(c, sizeof *s);
+    random_state *s = ext_call_alloc(c, sizeof *s);
     if (!s)
         return EXT_FAILED;
     atomic_init(&s->used, 0);
-    const int drawn = c->of->seed ? c->of->seed(o, &s->seed) : 0;
+    const int drawn = c->host_table->draw_seed ? c->host_table->draw_seed(generator, &s->seed) : 0;
     *out = (const dv_generator *)(const void *)s;
     if (drawn)
         return drawn < 0 ? EXT_FAILED : EXT_OK;
-    const char *theirs = c->of->generator_title;
+    const char *theirs = c->host_table->generator_noun;
     char expected[128];
     snprintf(expected, sizeof expected, "a dovetail.Generator%s%s", theirs ? " or " : "", theirs ? theirs : "");
-    return ext_wrong(c, slot, -1, expected, o);
+    return ext_fail_argument(c, slot, -1, expected, generator);
 }
 
-enum ext_outcome ext_generator(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out)
+enum ext_outcome ext_convert_generator(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out)
 {
     if (!PyType_IsSubtype(Py_TYPE(o), generator_type))
-        return seed_from_host(c, slot, o, out);
-    *out = (const dv_generator *)(const void *)&((generator *)(void *)o)->state;
+        return generator_make_from_host(c, slot, o, out);
+    *out = (const dv_generator *)(const void *)&((generator_object *)(void *)o)->state;
     return EXT_OK;
 }
 
-int ext_random(const dv_host *host, const dv_generator *g, uint64_t count, uint64_t *seed, uint64_t *offset)
+int ext_draw_random(const dv_host *host, const dv_generator *g, uint64_t count, uint64_t *seed, uint64_t *offset)
 {
     (void)host;
-    state *s = g ? (state *)(uintptr_t)(const void *)g : &default_state;
+    random_state *s = g ? (random_state *)(uintptr_t)(const void *)g : &default_random_state;
     *seed = s->seed;
     *offset = atomic_fetch_add(&s->used, count);
     return DV_OK;

@@ -115,7 +115,7 @@ WRONG_ROWS(WRONG)
     X(no_name, "", "expected the name of a function after 'aclnn', found ''")                       \
     X(name_twice, "aclnnAddCustom", "DV_ACLNN adds the first 'aclnn' itself: expected 'AddCustom'") \
     X(name_of_digits, "1x", "expected the name of a function after 'aclnn', found '1x'")            \
-    X(with_isa, "AddCustom", "isa: only rows for the CPU have an instruction set, this one is for npu", .isa = "avx2")
+    X(with_isa, "AddCustom", "isa: only kernels for the CPU have an instruction set, this one is for npu", .isa = "avx2")
 #define WRONG_NAME(NAME, FUNCTION, MESSAGE, ...)                                                                             \
     DV_OPERATOR(NAME, struct wrong_name, (self, other, result), .schema = #NAME "(Tensor self, Tensor other) -> Tensor",     \
         .contract = "self[*s]:T, other[*s]:T -> [*s]:T", .kernels = DV_KERNELS(DV_ACLNN("f32", FUNCTION, "", __VA_ARGS__))); \

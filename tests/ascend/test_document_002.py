@@ -1,4 +1,4 @@
-"""Document 002's launcher of an AscendC kernel: the header and the launcher word for word, as a kernel row, on the stand-in for CANN. In the place of
+"""Document 002's launcher of an AscendC kernel: the header and the launcher word for word, as a kernel, on the stand-in for CANN. In the place of
 Ascend's compiler is a script that makes C++ of `f<<<blocks, l2ctrl, stream>>>(...)`."""
 import os
 import pathlib

@@ -29,8 +29,8 @@ def program(count, seed):
             same.append(f"a{i} == ({t}){literal}")
             words.append(f"FLOAT({value!r})" if kind == "f" else f"DOUBLE({value!r})" if kind == "d" else f"INT({value})")
         functions.append(f"static int32_t f{n}({', '.join(parameters) or 'void'})\n{{ return {' && '.join(same) or '1'} ? {n % 7 + 1} : 0; }}\n")
-        checks.append(f"    {{ const dv__word w[] = {{ {', '.join(words + ['INT(0)'])} }};\n"
-                      f"      if (dv__invoke((dv__function)f{n}, w, {size}) != {n % 7 + 1}) bad++, printf(\"%s\\n\", \"({', '.join(types)})\"); }}\n")
+        checks.append(f"    {{ const dv__argument_word w[] = {{ {', '.join(words + ['INT(0)'])} }};\n"
+                      f"      if (dv__invoke_function((dv__any_function)f{n}, w, {size}) != {n % 7 + 1}) bad++, printf(\"%s\\n\", \"({', '.join(types)})\"); }}\n")
     return """#include <stdio.h>
 #include <string.h>
 #include "ascend.h"

@@ -95,7 +95,7 @@ def test_explain_of_none_for_a_number(folder):
     source = ("#include <dovetail_ascend.h>\nstruct f { const dv_tensor *x; dv_opt_dtype to; dv_tensor *y; };\n"
               'DV_OPERATOR(f, struct f, (x, to, y), .schema = "f(Tensor x, ScalarType? to=None) -> Tensor y", .contract = "x[*s]:T -> y[*s]:T",\n'
               '    .kernels = DV_KERNELS(DV_ACLNN("f32", "F", "x, LIST, y")));\nDV_LIBRARY(none_ops, &dv_op_f);\n')
-    for written, verdict in (("to", "taken, but the call fails: 'to' is None, and the row's list has no 'or' for it"), ("to or f32", "taken\n")):
+    for written, verdict in (("to", "selected, but the call fails: 'to' is None, and the kernel's argument list has no 'or' for it"), ("to or f32", "selected\n")):
         (folder / "none_ops.c").write_text(source.replace("LIST", written))
         subprocess.run([BUILD / "bin/dovetail", "build", "none_ops.c"], cwd=folder, check=True, capture_output=True)
         said = subprocess.run([BUILD / "bin/dovetail", "explain", "none_ops.so", "none_ops::f", "f32[2]:npu"], cwd=folder, check=True, capture_output=True, text=True)

@@ -1,5 +1,4 @@
 """`dovetail check --json` as a function; what tests of faulty operators share."""
-import functools
 import json
 import os
 import pathlib
@@ -55,24 +54,18 @@ def binary(shared):
 
 @pytest.fixture(scope="session")
 def faulty(shared, binary):
-    """faulty(name) -> the report on an operator of tests/faulty. It is made once for all tests."""
-    def report(name):
+    """faulty(name) -> the report of the properties that an operator of tests/faulty fails; with whole=True, of all. It is made once for all tests."""
+    def report(name, whole=False):
         target = f"tests/faulty/{name}/fault.c" if name in FROM_SOURCE else binary(name)
-        return once(shared, name, target, *(["--case-ms", 200] if name in ENDLESS else []))
+        limits = ["--case-ms", 200] if name in ENDLESS else []
+        return once(shared, f"{name}-whole" if whole else name, target, *limits, *([] if whole else ["--only", ",".join(expected(name)[0])]))
     return report
 
 
-@pytest.fixture(scope="session")
-def program(shared, faulty):
-    """program(name) -> the C program that shows this fault, compiled once for all tests."""
-    @functools.cache
-    def flags():
-        return subprocess.run([COMMAND, "--cflags", "--libs"], check=True, capture_output=True, text=True).stdout.split()
-
-    def compile_it(name, path):
-        path.with_suffix(".c").write_text(failure(faulty(name))["c"])
-        subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", path.with_suffix(".c"), *flags(), "-lm", "-pthread", "-o", path], check=True)
-    return lambda name: shared(f"{name}/repro", lambda path: compile_it(name, path))
+def expected(name):
+    """What the file `expect` says: the properties that fail, a pattern of the message, and the kernels that fail, if that matters."""
+    properties, pattern, *kernels = (FAULTY / name / "expect").read_text().splitlines()
+    return set(properties.split()), pattern, set(kernels)
 
 
 def failure(report):

@@ -99,7 +99,7 @@ static int coins_any(dv_context *ctx, const struct noise *a)
 }
 DV_OPERATOR(coins, struct noise, (x, p, generator, out),
     .schema = "coins(Tensor x, float p=0.5, *, Generator? generator=None) -> Tensor out", .tags = "nondeterministic_seeded",
-    .contract = "x[*s]:f32 -> out[*s]:bool; x.values >= 0; x.values <= 1; parallel(*s)",
+    .contract = "x[*s]:f32 -> out[*s]:bool; x.values >= 0; x.values <= 1; parallel(*s); unused(p)",
     .kernels = DV_KERNELS(DV_KERNEL(struct noise, "cpu", "f32", coins_any, .split = 500)));
 
 /* A permutation. */
@@ -118,7 +118,7 @@ static int shuffled_any(dv_context *ctx, const struct noise *a)
 }
 DV_OPERATOR(shuffled, struct noise, (x, p, generator, out),
     .schema = "shuffled(Tensor x, float p=0.5, *, Generator? generator=None) -> Tensor out", .tags = "nondeterministic_seeded",
-    .contract = "x[n]:f32 -> out[n]:i64", .kernels = DV_KERNELS(DV_KERNEL(struct noise, "cpu", "f32", shuffled_any)));
+    .contract = "x[n]:f32 -> out[n]:i64; unused(p)", .kernels = DV_KERNELS(DV_KERNEL(struct noise, "cpu", "f32", shuffled_any)));
 
 /* Its numbers are not all of dv_random(), and its tag says so. */
 static int timed_any(dv_context *ctx, const struct noise *a)
@@ -134,7 +134,7 @@ static int timed_any(dv_context *ctx, const struct noise *a)
 }
 DV_OPERATOR(timed, struct noise, (x, p, generator, out),
     .schema = "timed(Tensor x, float p=0.5, *, Generator? generator=None) -> Tensor out", .tags = "nondeterministic_bitwise",
-    .contract = "x[*s]:f32 -> out[*s]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct noise, "cpu", "f32", timed_any)));
+    .contract = "x[*s]:f32 -> out[*s]:f32; unused(p)", .kernels = DV_KERNELS(DV_KERNEL(struct noise, "cpu", "f32", timed_any)));
 
 /* It keeps the state of its own generator, and takes nothing of dv_random(). */
 static int own_state_any(dv_context *ctx, const struct noise *a)
@@ -148,7 +148,8 @@ static int own_state_any(dv_context *ctx, const struct noise *a)
 }
 DV_OPERATOR(own_state, struct noise, (x, p, generator, out),
     .schema = "own_state(Tensor x, float p=0.5, *, Generator? generator=None) -> Tensor out", .tags = "nondeterministic_seeded",
-    .contract = "x[*s]:f32 -> out[*s]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct noise, "cpu", "f32", own_state_any)));
+    .contract = "x[*s]:f32 -> out[*s]:f32; unused(p)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct noise, "cpu", "f32", own_state_any)));
 
 DV_LIBRARY(
     healthy_random, &dv_op_locked, &dv_op_sequences, &dv_op_depth, &dv_op_coins, &dv_op_shuffled, &dv_op_timed, &dv_op_own_state);

@@ -21,9 +21,9 @@ def test_a_failure():
     report = dovetail.check(FAULT)
     assert not report and len(report) == len(list(report)) > 3
     failure, = report.failures
-    assert (failure.property, failure.row, failure.result) == ("memory", "scale_f32", "fail")
+    assert (failure.property, failure.kernel, failure.result) == ("memory", "scale_f32", "fail")
     assert failure.message in repr(report) and failure.case in repr(report) and "fail memory" in repr(failure)
-    assert "import dovetail" in failure.python and "#include <dovetail_test.h>" in failure.c
+    assert failure.key.startswith("memory; kernel=scale_f32; faulty::scale(x=f32") and failure.reproduce.endswith(f"fault.c --case '{failure.key}'")
 
 
 def test_targets(tmp_path):
@@ -40,6 +40,12 @@ def test_targets(tmp_path):
 def test_options():
     assert {r.property for r in dovetail.check(FAULT, only=["memory", "fake"], seed=3)} == {"memory", "fake"}
     assert dovetail.check(FAULT, only="binding", seed=3).seed == 3
+
+
+def test_a_report_of_nothing_is_not_true(tmp_path):
+    assert not dovetail.check(FAULT, only="gradient").failures and not dovetail.check(FAULT, only="gradient")
+    (tmp_path / "f.c").write_text(FAULT.read_text().replace("const struct scale *a)\n{", "const struct scale *a)\n{\n    if (a)\n        return dv_error(ctx, DV_EINVAL, \"never\");"))
+    assert "never" in (tmp_path / "f.c").read_text() and not dovetail.check(tmp_path / "f.c", only="runs")
 
 
 def test_a_crash_is_a_result():
@@ -64,8 +70,8 @@ def run_pytest(folder, *words):
 def test_plugin(tmp_path):
     done = run_pytest(tmp_path, "--dovetail", FAULT)
     assert done.returncode == 1 and "1 failed" in done.stdout, done.stdout
-    assert "fault.c::faulty::scale::memory[scale_f32]" in done.stdout and "smallest case found: x: f32" in done.stdout
-    assert "dovetail.load(" in done.stdout and "Traceback" not in done.stdout
+    assert "fault.c::faulty::scale::memory[scale_f32]" in done.stdout and "smallest case found: x: f32" in done.stdout and "reproduce: dovetail check " in done.stdout
+    assert "Traceback" not in done.stdout
 
 
 def test_plugin_skips_what_is_not_checked(tmp_path):

@@ -34,7 +34,7 @@ def test_offsets_are_found_without_a_fact(check, tmp_path):
     report = check(segments(tmp_path, CONTRACT, SPAN))
     cases, refused = counts(report)
     assert report["ok"] and refused < cases * 0.6, (cases, refused)
-    assert f"cases of planned::f, row f_any: {cases - refused} accepted, {refused} refused by the kernel" in report["table"]
+    assert f"cases of planned::f, kernel f_any: {cases - refused} accepted, {refused} refused by the kernel" in report["table"]
 
 
 def test_sorted_makes_what_the_kernel_takes(check, tmp_path):
@@ -55,6 +55,6 @@ def test_a_loop_that_no_contents_reach_fails_the_check(check, tmp_path):
     report = check(operator(tmp_path, CONTRACT, body, SCHEMA, FIELDS, "offsets, x, out"), "--only", "runs,undefined")
     assert not report["ok"]
     runs, undefined = (next(r for r in report["results"] if r["property"] == p) for p in ("runs", "undefined"))
-    assert runs["result"] == "not checked" and "in which no tensor is empty" in runs["because"]
-    assert undefined["result"] == "not checked" and "no case reached the loop in line" in undefined["because"]
+    assert runs["result"] == "not checked" and "in which no tensor is empty" in runs["reason"]
+    assert undefined["result"] == "not checked" and "no case reached the loop in line" in undefined["reason"]
     assert "sorted(offsets)" in report["table"]

@@ -2,8 +2,10 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
 
@@ -44,6 +46,11 @@ static void *wait_in_thread(void *p) { for (;;) pause(); return p; }
 static void block_all(void) { sigset_t s; sigfillset(&s); sigprocmask(SIG_BLOCK, &s, NULL); }
 static void ignore(int number) { (void)number; }
 static jmp_buf back;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void take_lock(void) { pthread_mutex_lock(&lock); }
+static void free_lock(void) { pthread_mutex_unlock(&lock); }
+static void exit_now(void) { _exit(0); }
+static void wait_for_ever(void) { for (;;) pause(); }
 static void jump(int number) { (void)number; siglongjmp(back, 1); }
 static void refuse_system_call(int number, unsigned action)
 {
@@ -65,7 +72,7 @@ static void scribble(void) /* on all memory that is shared with other processes 
 }
 static int f(dv_context *ctx, const struct f *a)
 {
-    (void)ctx, (void)spin_in_thread, (void)wait_in_thread, (void)block_all, (void)ignore, (void)jump, (void)refuse_system_call, (void)scribble;
+    (void)ctx, (void)spin_in_thread, (void)wait_in_thread, (void)block_all, (void)ignore, (void)jump, (void)refuse_system_call, (void)scribble, (void)take_lock, (void)free_lock, (void)exit_now, (void)wait_for_ever;
     const float *x = a->x->data;
     float *out = a->out->data;
     { CALL }
@@ -115,6 +122,7 @@ CALLS = {
     "stops its parent": "kill(getppid(), SIGSTOP);",
     "terminates its parent": "kill(getppid(), SIGTERM);",
     "interrupts its parent": "kill(getppid(), SIGINT);",
+    "kills the checker": 'int pid = 0; char s[64]; snprintf(s, sizeof s, "/proc/%d/stat", getppid()); FILE *stat = fopen(s, "r"); if (stat && fscanf(stat, "%*d %*s %*c %d", &pid) == 1 && pid > 1) kill(pid, SIGKILL); if (stat) fclose(stat);',
     "kills its group": "kill(0, SIGKILL);",
     "stops its group": "kill(0, SIGSTOP);",
     "stops itself": "raise(SIGSTOP);",
@@ -137,6 +145,7 @@ CALLS = {
     "no exit": "refuse_system_call(SYS_exit_group, SECCOMP_RET_ERRNO | EPERM);",
     "no system call to wait with": "refuse_system_call(SYS_wait4, SECCOMP_RET_KILL_PROCESS); refuse_system_call(SYS_close, SECCOMP_RET_KILL_PROCESS);",
     "no write": "refuse_system_call(SYS_write, SECCOMP_RET_KILL_PROCESS);",
+    "sleeps for three seconds": "sleep(3);",
     "exit": "exit(0);", "_exit": "_exit(0);", "quick_exit": "quick_exit(0);", "abort": "abort();",
     "exit with a handler that waits": "atexit((void (*)(void))pause); exit(0);",
 }
@@ -151,11 +160,19 @@ LOADS = {
     "forks at load": "if (!fork()) { setsid(); sleep(100); _exit(0); }",
     "blocks signals at load": "block_all(); signal(SIGTERM, SIG_IGN); alarm(2);",
     "closes descriptors at load": "for (int i = 0; i < 64; i++) close(i);",
+    "waits before a fork": "pthread_atfork((void (*)(void))pause, NULL, NULL);",
+    "loops before a fork": "pthread_atfork(spin, NULL, NULL);",
+    "waits after a fork": "pthread_atfork(NULL, wait_for_ever, NULL);",
+    "waits in a new process": "pthread_atfork(NULL, NULL, wait_for_ever);",
+    "loops in a new process": "pthread_atfork(NULL, NULL, spin);",
+    "ends a new process": "pthread_atfork(NULL, NULL, exit_now);",
+    "takes a lock at a fork and keeps it": "pthread_atfork(take_lock, NULL, NULL);",
+    "takes a lock at a fork and frees it": "pthread_atfork(take_lock, free_lock, free_lock);",
 }
 ENDS = {"waits at its end": "for (;;) pause();", "exits at its end": "_exit(0);", "crashes at its end": "abort();"}
 ALL = {**{k: ("CALL", v) for k, v in CALLS.items()}, **{k: ("LOAD", v) for k, v in LOADS.items()}, **{k: ("END", v) for k, v in ENDS.items()}}
-HEALTHY = {"much memory", "blocks signals at load", "another folder", "personality", "removes its folder", "no write", "no system call to wait with", "thread that waits", *ENDS}  # may pass, some of them because of the processor's speed
-QUICK = {"forks", "daemon", "closes descriptors, waits", "blocks signals, loops", "garbage in shared memory", "kills its parent", "stops its parent", "is traced", "exits at load"}
+HEALTHY = {"kills the checker", "much memory", "blocks signals at load", "another folder", "personality", "removes its folder", "no write", "no system call to wait with", "thread that waits", "takes a lock at a fork and frees it", "sleeps for three seconds", *ENDS}  # may pass, some of them because of the processor's speed
+QUICK = {"forks", "kills the checker", "daemon", "closes descriptors, waits", "blocks signals, loops", "garbage in shared memory", "kills its parent", "stops its parent", "is traced", "exits at load", "waits before a fork", "ends a new process", "takes a lock at a fork and frees it"}
 
 
 def cases(names):
@@ -211,9 +228,20 @@ class Run:
 
 @pytest.mark.parametrize("name", cases(ALL))
 def test_it_ends_with_a_report(tmp_path, name):
-    status, report, err = Run(tmp_path, name).end(100)
+    limit = ["--case-ms", "300"] if "spin()" in ALL[name][1] else []  # it uses all the time that a case may take, several times
+    status, report, err = Run(tmp_path, name, *limit).end(100)
     failed = [r for r in report["results"] if r["result"] == "fail"]
     assert status == (1 if failed else 0) and (failed or name in HEALTHY), (report["results"], err)
+    if "fork" in name and LOADS.get(name, "").startswith("pthread_atfork"):
+        assert not failed or "pthread_atfork" in failed[0]["message"]
+
+
+@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.parametrize("verb", ["info", "list"])
+def test_commands_end_without_code_of_the_library(tmp_path, name, verb):
+    Run(tmp_path, name, "--op", "none").process.communicate(timeout=100)
+    done = subprocess.run([COMMAND, verb, tmp_path / "f.so"], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0 and "hostile::f" in done.stdout, done.stderr
 
 
 def test_what_kills_every_process_needs_a_container(tmp_path):
@@ -251,6 +279,32 @@ def test_kill_leaves_nothing(tmp_path, name):
     assert not left or "parent" in name
 
 
+def test_a_kernel_that_sleeps_is_slow(tmp_path):
+    """What ends after three seconds of sleep is not endless. Each case is dropped, and the report says so."""
+    status, report, err = Run(tmp_path, "sleeps for three seconds", "--only", "runs,memory").end(100)
+    results = [(r["result"], r["reason"]) for r in report["results"]]
+    assert status == 1 and all(result == "not checked" and "take longer than 2 s (--case-ms)" in why for result, why in results), results
+
+
+@pytest.mark.parametrize("killer", ["the system", "the kernel"])
+def test_an_end_by_the_oom_killer_is_no_failure(tmp_path, killer):
+    """The OOM killer sends SIGKILL, as a kernel may. /proc/vmstat counts what it ends; here a file in its place does."""
+    counts = tmp_path / "vmstat"
+    counts.write_text("nr_free_pages 1\noom_kill 7\noom_kill_disable 0\n")
+    container = ["unshare", "--map-root-user", "--mount", "sh", "-c", f'mount --bind {counts} /proc/vmstat && exec "$@"', "sh"]
+    if subprocess.run([*container, "true"], capture_output=True).returncode:
+        pytest.skip("this machine makes no user and mount namespaces")
+    count = f'FILE *o = fopen("{counts}", "r+"); if (o) fputs("nr_free_pages 1\\noom_kill 8", o), fclose(o);'
+    says_so = (count if killer == "the system" else "") + " raise(SIGKILL);"
+    ALL["is killed"] = ("CALL", says_so)
+    status, report, err = Run(tmp_path, "is killed", "--only", "memory", container=container).end(100)
+    results = [(r["result"], r.get("reason") or r["message"]) for r in report["results"]]
+    if killer == "the system":
+        assert results == [("not checked", "the system had too little memory, and its OOM killer ended the process")] and status == 1
+    else:
+        assert results[0][0] == "fail" and "signal 9 (Killed)" in results[0][1] and status == 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("words", [[], ["nohup"], ["setsid", "--wait"], ["sh", "-c", 'exec "$@" &\nwait', "sh"]], ids=["alone", "nohup", "setsid", "background"])
 def test_signals_wherever_it_runs(tmp_path, number, words):
@@ -280,7 +334,7 @@ def parent_is_outside(run, pid):
 
 @pytest.mark.parametrize("how", ["closed", "not read"])
 def test_output_that_nobody_reads(tmp_path, how):
-    run = Run(tmp_path, "kills its parent", "--repro", tmp_path / "programs")
+    run = Run(tmp_path, "kills its parent")
     if how == "closed":
         run.process.stdout.close()
         run.process.stdout = None
@@ -299,3 +353,42 @@ def test_a_source_whose_library_does_not_load(tmp_path, name):
     done = subprocess.run([COMMAND, "check", "--json", tmp_path / "f.c"], capture_output=True, text=True, timeout=100)
     failed = [r for r in json.loads(done.stdout)["results"] if r["result"] == "fail"]
     assert done.returncode == 1 and [r["property"] for r in failed] == ["binding"]
+
+
+RIGHT = """
+#include <dovetail_op.h>
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int f_any(dv_context *ctx, const struct f *a)
+{
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i];
+    return DV_OK;
+}
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f_any)));
+DV_LIBRARY(right, &dv_op_f);
+"""
+
+
+@pytest.mark.parametrize("processes", range(1, 6))
+def test_too_few_processes_blame_no_operator(tmp_path, processes):
+    """A user's limit of processes, as containers have one, counts for each user but root."""
+    if os.getuid():
+        pytest.skip("only root can become a user who has no processes")
+    source = tmp_path / "right.c"
+    source.write_text(RIGHT)
+    subprocess.run([COMMAND, "build", source, "-o", tmp_path / "right.so"], check=True, capture_output=True)
+    limited = ["setpriv", "--reuid", str(40000 + os.getpid() % 10000), "--clear-groups", "prlimit", f"--nproc={processes}"]
+    with tempfile.TemporaryDirectory() as place:  # pytest's own folder is closed to other users
+        os.chmod(place, 0o755)
+        shutil.copy(tmp_path / "right.so", place)
+        p = subprocess.run([*limited, COMMAND, "check", "--quick", "--json", "--seed", "1", pathlib.Path(place) / "right.so"], capture_output=True,
+                           text=True, timeout=100, cwd="/", env={**os.environ, "HOME": "/", "TMPDIR": "/tmp"})
+    report = json.loads(p.stdout)
+    if "results" not in report:  # the binary could not be loaded in a process
+        assert p.returncode == 1 and "no process could be started" in p.stdout, p
+        return
+    assert not [r for r in report["results"] if r["result"] == "fail"], report
+    started = not any("no process could be started" in r.get("reason", "") for r in report["results"])
+    assert report["ok"] == started == (not p.returncode), report

@@ -1,5 +1,6 @@
 """The checker ends when it is told to, whatever the kernel does, and says what a kernel does to its process."""
 import json
+import pathlib
 import signal
 import subprocess
 import time
@@ -56,7 +57,7 @@ def test_what_is_written_of_an_interrupted_check(tmp_path):
     p.send_signal(signal.SIGTERM)
     report = json.loads(p.communicate(timeout=30)[0])
     assert p.returncode == -signal.SIGTERM and report["interrupted"] and not report["ok"]
-    assert any(r["because"] == "interrupted" for r in report["results"] if r["result"] == "not checked")
+    assert any(r["reason"] == "interrupted" for r in report["results"] if r["result"] == "not checked")
     assert "skipped message=\"interrupted\"" in (tmp_path / "out.xml").read_text()
 
 
@@ -86,6 +87,23 @@ def test_signals_that_the_caller_blocks(tmp_path):
                           capture_output=True, text=True, timeout=100, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()))
     failed = [r for r in json.loads(done.stdout)["results"] if r["result"] == "fail"]
     assert len(failed) == 1 and failed[0]["message"].startswith("the kernel has not ended"), failed
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize("where", ["f.c", "f.so"])
+def test_signals_in_one_process(tmp_path, number, where):
+    """With --in-process a signal has the effect that it has without a checker: a debugger stops at it, and timeout ends an endless loop."""
+    build(tmp_path, "for (volatile int on = 1; n && on;) {}")
+    p = subprocess.Popen([COMMAND, "check", tmp_path / where, "--in-process", "--case", "runs; kernel=f; interrupted::f(x=f32[1])"], stdout=subprocess.PIPE, text=True,
+                         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
+    try:
+        assert p.stdout.readline().startswith("gdb --args ")  # the last that it prints before the call
+        status = dict(line.split(":\t") for line in pathlib.Path(f"/proc/{p.pid}/status").read_text().splitlines())
+        assert [int(status[name], 16) for name in ("SigBlk", "SigCgt")] == [0, 0], status
+        p.send_signal(number)
+        assert p.wait(timeout=20) == -number
+    finally:
+        p.kill()
 
 
 def next_report(p):

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import COMMAND
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
@@ -50,16 +51,17 @@ def ask(check, package, monkeypatch):
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-def test_a_defect(ask, name):
+def test_a_defect(ask, tmp_path, name):
     question, alone = DEFECTS[name]
-    failure, = (r for r in ask(name) if r["result"] == "fail" and r["row"] == question)
+    failure, = (r for r in ask(name) if r["result"] == "fail" and r["test"] == question)
     shown = subprocess.run([sys.executable, "-c", f"import sys, torch, fbgemm_gpu\nf = torch.ops.fbgemm.{name}{alone}"], capture_output=True)
     assert shown.returncode == 1, shown.stderr
-    assert subprocess.run([sys.executable, "-c", failure["python"]], capture_output=True).returncode == 1
+    subprocess.run(f"{failure['reproduce']} --emit-python {tmp_path}/call.py", shell=True, check=True, env=os.environ | {"PATH": f"{COMMAND.parent}:{os.environ['PATH']}"})
+    assert subprocess.run([sys.executable, tmp_path / "call.py"], capture_output=True).returncode == 1
 
 
 @pytest.mark.parametrize("name", CLEAN)
 def test_no_false_alarm(ask, name):
     results = ask(name, *(("--contract", CLEAN[name]) if CLEAN[name] else ()))
     assert [r for r in results if r["result"] == "fail"] == []
-    assert {"runs", "bounds"} <= {r["row"] for r in results if r["result"] == "pass"}
+    assert {"runs", "bounds"} <= {r["test"] for r in results if r["result"] == "pass"}

@@ -25,7 +25,7 @@ def test_junit(check, tmp_path):
     cases = suites[0].findall("testcase")
     assert len(cases) == len(report["results"])
     for case, result in zip(cases, report["results"]):
-        assert case.get("name") == result["property"] + (f"[{result['row']}]" if result["row"] else "")
+        assert case.get("name") == result["property"] + (f"[{result['kernel']}]" if result["kernel"] else "")
         assert (case.find("failure") is not None) == (result["result"] == "fail")
         assert (case.find("skipped") is not None) == (result["result"] == "not checked")
         assert (case.get("file"), case.get("line")) == (result["file"], str(result["line"]))
@@ -62,9 +62,36 @@ def test_rows_that_fail_alike_are_printed_once(check, tmp_path):
     (tmp_path / "f.c").write_text(TWICE_WRONG)
     report = check(tmp_path / "f.c", "--only", "memory")
     failed = [r for r in report["results"] if r["result"] == "fail"]
-    assert {r["row"] for r in failed} == {"f_one", "f_two"} and all(r["message"] and r["case"] for r in failed)
+    assert {r["kernel"] for r in failed} == {"f_one", "f_two"} and all(r["message"] and r["case"] for r in failed)
     assert report["table"].count("FAIL memory") == 1
-    assert "\n     other rows that fail in this way: f_two\n" in report["table"]
+    assert "\n     other kernels that fail in this way: f_two\n" in report["table"]
+
+
+IGNORED = """
+#include <dovetail_op.h>
+struct f { const dv_tensor *x, *prefer, *more; dv_tensor *out; };
+#define KERNEL(T) \\
+    static int f_##T(dv_context *ctx, const struct f *a) \\
+    { \\
+        (void)ctx; \\
+        for (int64_t i = 0, n = dv_numel(a->x); i < n; i++) \\
+            ((int64_t *)a->out->data)[i] = ((const T *)a->x->data)[i] > 0; \\
+        return DV_OK; \\
+    }
+KERNEL(float)
+KERNEL(double)
+KERNEL(int32_t)
+DV_OPERATOR(f, struct f, (x, prefer, more, out), .schema = "f(Tensor x, Tensor prefer, Tensor more) -> Tensor out",
+    .contract = "x[n]:T, prefer[n]:i64, more[n]:i32 -> out[n]:i64; T in f32 f64 i32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f_float), DV_KERNEL(struct f, "cpu", "f64", f_double), DV_KERNEL(struct f, "cpu", "i32", f_int32_t)));
+DV_LIBRARY(ignored, &dv_op_f);
+"""
+
+
+def test_arguments_that_several_kernels_ignore_are_named_once(check, tmp_path):
+    (tmp_path / "f.c").write_text(IGNORED)
+    table = check(tmp_path / "f.c", "--only", "values")["table"]
+    assert [table.count(f"unused({name})") for name in ("prefer", "more", "prefer, more")] in ([1, 1, 0], [0, 0, 1]), table
 
 
 def test_few_elements_are_printed(check):
@@ -130,16 +157,16 @@ def test_what_the_system_does_not_give_is_no_success(binary, limit, words):
     assert done.returncode == 1 and words in done.stdout + done.stderr, done
 
 
-@pytest.mark.parametrize("option", ["--junit", "--repro"])
-def test_what_cannot_be_written_is_said_at_once(binary, option, tmp_path):
+@pytest.mark.parametrize("options", [["--junit"], ["--case", "leaks", "--emit-c"]])
+def test_what_cannot_be_written_is_said_at_once(binary, options, tmp_path):
     (tmp_path / "file").write_text("")
-    done = subprocess.run([COMMAND, "check", binary("leak"), option, tmp_path / "file" / "x"], capture_output=True, text=True)
+    done = subprocess.run([COMMAND, "check", binary("leak"), *options, tmp_path / "file" / "x"], capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == "" and "cannot write" in done.stderr, done
 
 
 def test_the_time_is_up(check):
     report = check("base", "--time", 1)
-    assert any(r["result"] == "not checked" and r["because"] == "the time was up" for r in report["results"])
+    assert any(r["result"] == "not checked" and r["reason"] == "the time was up" for r in report["results"])
 
 
 def test_one_operator_of_a_folder(check, tmp_path):
@@ -246,8 +273,8 @@ def test_no_line_elsewhere(binary):
     assert not done.stderr and "\r" not in done.stdout
     said = subprocess.run([*words, "--verbose"], capture_output=True, text=True)
     assert said.stdout == done.stdout
-    assert [line.split(" (")[0] for line in sorted(said.stderr.splitlines())] == ["binding of faulty::scale: pass", "runs of faulty::scale, row scale_one: pass",
-                                                                              "runs of faulty::scale, row scale_two: pass"]
+    assert [line.split(" (")[0] for line in sorted(said.stderr.splitlines())] == ["binding of faulty::scale: pass", "runs of faulty::scale, kernel scale_one: pass",
+                                                                              "runs of faulty::scale, kernel scale_two: pass"]
 
 
 TWO_ROWS = """
@@ -277,13 +304,13 @@ DV_LIBRARY(reported, &dv_op_f, &dv_op_g);
 def test_accuracy_and_what_is_not_declared(check, tmp_path):
     (tmp_path / "two rows.c").write_text(TWO_ROWS)
     report = check(tmp_path / "two rows.c", "--only", "values,parallel", "--quick")
-    row = next(r for r in report["results"] if r["row"] == "f_any" and r["property"] == "values")
+    row = next(r for r in report["results"] if r["kernel"] == "f_any" and r["property"] == "values")
     assert row["result"] == "pass" and 3 <= row["ulp"]["f32"] <= 5 and row["ulp"]["bf16"] <= 1, row
     assert (row["file"], row["line"]) == (str(tmp_path / "two rows.c"), 15)
     assert report["table"].splitlines()[0].endswith("  ulp") and f"f32 {row['ulp']['f32']:.3g}" in report["table"]
     assert report["table"].split("not declared, so less is checked\n")[1].split("\n\n")[0].splitlines() == [
         "reported::f: parallel(...) or sum(...), where one holds",
-        "reported::g: a native form or a reference row, which values are compared with; the dtype of x"]
+        "reported::g: a decomposition or a reference kernel, which values are compared with; the dtype of x"]
 
 
 UNREACHED = r"""
@@ -367,4 +394,18 @@ def test_a_build_for_a_sanitizer(tmp_path):
 
 def test_without_python(check, binary):
     report = check(binary("rows_disagree"), "--only", "torch")
-    assert {r["because"] for r in report["results"]} == {"there is no torch: DOVETAIL_PYTHON is empty, which turns these checks off"}
+    assert {r["reason"] for r in report["results"]} == {"there is no torch: DOVETAIL_PYTHON is empty, which turns these checks off"}
+
+
+@pytest.mark.parametrize("only", ["gradient", "gradient,tags"])
+def test_properties_that_do_not_apply(check, binary, only):
+    """A check that says nothing of the operator has not succeeded."""
+    report = check(binary("tail_past_end"), "--only", only)
+    assert not report["ok"] and report["passed"] == report["failed"] == 0 and report["table"].endswith(f"0 passed, 0 failed, {len(report['results'])} not checked: nothing was checked\n")
+    assert check(binary("tail_past_end"), "--only", f"binding,{only}")["ok"]
+
+
+def test_a_key_without_its_kernel(binary):
+    """A key that names no check of the operator says nothing either."""
+    done = subprocess.run([COMMAND, "check", binary("nan_swallowed"), "--case", "fake; kernel=f; faulty::f(x=f32[3])"], capture_output=True, text=True)
+    assert done.returncode == 1 and "0 passed, 0 failed, 0 not checked: nothing was checked" in done.stdout

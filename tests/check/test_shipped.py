@@ -53,4 +53,10 @@ def test_cases_are_found_for_every_contract(check, seed):
 
 def test_declared_operators_are_not_checked(check):
     report = check(HERE / "declared.c", "--only", "memory,runs,shapes")
-    assert all(r["result"] == "not checked" and "no kernel" in r["because"] for r in report["results"])
+    assert all(r["result"] == "not checked" and "no kernel" in r["reason"] for r in report["results"])
+
+
+def test_index_add_rounds_once(check):
+    """A sum kept in bf16 would be rounded at each addition: seed 2 shows it."""
+    report = check("base", "--op", "index_add", "--only", "runs,values", "--seed", 2)
+    assert report["ok"], report["table"]

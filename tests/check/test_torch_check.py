@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import COMMAND
 
 pytest.importorskip("torch")
 HERE = pathlib.Path(__file__).parent
@@ -46,20 +47,23 @@ def failures(report, operator):
 @pytest.mark.parametrize("operator", sorted(FAULTS))
 def test_planted_faults(torch_faulty, operator):
     assert f"torch_faulty::{operator}" in torch_faulty["operators"]
-    assert tuple(r["row"] for r in failures(torch_faulty, operator)) == FAULTS[operator]
+    assert tuple(r["test"] for r in failures(torch_faulty, operator)) == FAULTS[operator]
     for r in failures(torch_faulty, operator):
-        assert r["elements"] <= 16 and r["case"].startswith("x: float") and "python" in r and "c" not in r
+        assert r["elements"] <= 16 and r["case"].startswith("x: float") and "--case" in r["reproduce"]
 
 
 @pytest.mark.parametrize("operator", ["wrong_fake", "undeclared_write", "size_hard_coded", "wrong_gradient", "wrong_sharding"])
-def test_scripts_fail_alone(torch_faulty, forked, operator):
-    done = forked(failures(torch_faulty, operator)[0]["python"], folder=HERE)
+def test_scripts_fail_alone(torch_faulty, forked, tmp_path, operator):
+    line, script = failures(torch_faulty, operator)[0]["reproduce"], tmp_path / "call.py"
+    subprocess.run(f"{line} --emit-python {script}", shell=True, check=True, cwd=HERE.parents[1],
+                   env=os.environ | {"DOVETAIL_PYTHON": sys.executable, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}"})
+    done = forked(script.read_text(), folder=HERE)
     assert done.returncode not in (0, 2) and "Traceback" not in done.stderr, done
 
 
 def test_a_shipped_operator(check):
     report = check("swiglu", "--only", "torch")
-    assert {r["row"]: r["result"] for r in report["results"]}["fake"] == "pass"
+    assert {r["test"]: r["result"] for r in report["results"]}["fake"] == "pass"
     assert report["failed"] == 0 and report["passed"] >= 6, report["table"]
 
 
@@ -67,8 +71,8 @@ def test_numbers_as_results_and_as_many_as_sizes_say(check):
     """What PyTorch cannot do is not the operator's fault."""
     results = {name: check(HERE / "unusual.c", "--only", "torch", "--op", name, "--seed", 7)["results"] for name in ("summary", "pieces")}
     assert [r for rs in results.values() for r in rs if r["result"] == "fail"] == []
-    assert {"writes", "aliases", "vmapped"} <= {r["row"] for r in results["summary"] if r["result"] == "pass"}
-    assert {"fake", "opcheck", "gradcheck", "compiled"} <= {r["row"] for r in results["pieces"] if r["result"] == "pass"}
+    assert {"writes", "aliases", "vmapped"} <= {r["test"] for r in results["summary"] if r["result"] == "pass"}
+    assert {"fake", "opcheck", "gradcheck", "compiled"} <= {r["test"] for r in results["pieces"] if r["result"] == "pass"}
 
 
 @pytest.mark.slow
@@ -92,7 +96,7 @@ def test_names_of_files_do_not_matter(tmp_path):
 @pytest.mark.slow
 def test_a_contract_makes_the_inputs(check):
     report = check("--torch", HERE / "torch_faulty.py", "--op", "torch_faulty::stride_ignored", "--contract", "x[m n]:f32 -> out[m n]:f32")
-    failed, = (r["row"] for r in report["results"] if r["result"] == "fail")
+    failed, = (r["test"] for r in report["results"] if r["result"] == "fail")
     assert failed in ("bounds", "layouts"), report["table"]  # it fails both; the first failure stops the other question
     assert report["operators"] == ["torch_faulty::stride_ignored"]
 
@@ -100,9 +104,13 @@ def test_a_contract_makes_the_inputs(check):
 def test_a_crash_with_a_contract_is_a_failure(check, tmp_path):
     report = check("--torch", HERE / "torch_faulty.py", "--op", "torch_faulty::crash", "--contract", "x[m n]:f32 -> out[m n]:f32")
     failure, = (r for r in report["results"] if r["result"] == "fail")
-    assert failure["row"] == "runs" and failure["case"].startswith("x: float32[1, ")
-    (tmp_path / "repro.py").write_text(failure["python"])
-    assert subprocess.run([sys.executable, tmp_path / "repro.py"], capture_output=True, timeout=300).returncode < 0
+    assert failure["test"] == "runs" and failure["case"].startswith("x: float32[1, ")
+    line, python = failure["reproduce"], {"DOVETAIL_PYTHON": sys.executable, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}"}
+    assert "--torch" in line and "--contract" in line and "--case 'torch; kernel=runs; torch_faulty::crash" in line
+    done = subprocess.run(f"{line} --json", shell=True, capture_output=True, text=True, env=os.environ | python)
+    assert done.returncode == 1 and [r["kind"] for r in json.loads(done.stdout)["results"]] == [failure["kind"]], done
+    subprocess.run(f"{line} --emit-python {tmp_path}/call.py", shell=True, check=True, env=os.environ | python)
+    assert subprocess.run([sys.executable, tmp_path / "call.py"], capture_output=True, timeout=300).returncode < 0
 
 
 OPERATORS = ["relu", "mm", "_softmax", "cumsum", "index_select", "gelu", "cat", "add_.Tensor", "sort", "view"]
@@ -112,7 +120,7 @@ OPERATORS = ["relu", "mm", "_softmax", "cumsum", "index_select", "gelu", "cat", 
 def test_no_false_alarms_on_shipped_operators(check):
     results = check("dovetail", "--only", "torch")["results"]
     assert [r for r in results if r["result"] == "fail"] == []
-    assert {"sharded", "functional", "vmapped", "gradgradcheck", "compiled"} <= {r["row"] for r in results if r["result"] == "pass"}
+    assert {"sharded", "functional", "vmapped", "gradgradcheck", "compiled"} <= {r["test"] for r in results if r["result"] == "pass"}
 
 
 @pytest.mark.slow
@@ -141,19 +149,19 @@ def test_which_python(check, monkeypatch, tmp_path, where):
         monkeypatch.delenv("VIRTUAL_ENV", raising=False)
         monkeypatch.setenv("PATH", f"{python.parent}{os.pathsep}{os.environ['PATH']}")
     result, = check("swiglu", "--only", "torch")["results"]
-    assert result["result"] == "not checked" and re.search("python3: this one .*python", result["because"])
+    assert result["result"] == "not checked" and re.search("python3: this one .*python", result["reason"])
 
 
 @pytest.mark.slow
 def test_time(check):
     results = check("swiglu", "--only", "torch", "--time", 1)["results"]
-    assert results and {r.get("because") for r in results if r["result"] == "not checked"} <= {"the time was up", "it writes nothing"}
+    assert results and {r.get("reason") for r in results if r["result"] == "not checked"} <= {"the time was up", "it writes nothing"}
 
 
 def test_without_torch(check, monkeypatch):
     monkeypatch.setenv("DOVETAIL_PYTHON", "")
     report = check("swiglu", "--only", "torch")
-    assert [r["result"] for r in report["results"]] == ["not checked"] and "there is no torch" in report["results"][0]["because"]
+    assert [r["result"] for r in report["results"]] == ["not checked"] and "there is no torch" in report["results"][0]["reason"]
 
 
 @pytest.mark.parametrize("words, message", [

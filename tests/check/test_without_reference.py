@@ -6,9 +6,11 @@ import pytest
 FOLDER = pathlib.Path(__file__).with_name("unreferenced")
 
 
+@pytest.mark.parametrize("words", [["--only", "runs,values,parallel"], pytest.param([], marks=pytest.mark.slow)], ids=["by relations", "by all"])
 @pytest.mark.parametrize("name", sorted(p.stem for p in FOLDER.glob("*.c")))
-def test_nothing_is_held_against(check, name):
-    report = check(FOLDER / f"{name}.c", "--seed", len(name))
+def test_nothing_is_held_against(check, name, words):
+    """In every run the properties that judge values without a reference, in the slow suite all."""
+    report = check(FOLDER / f"{name}.c", "--seed", len(name), *words)
     assert report["ok"], report["table"]
     assert not [r for r in report["results"] if r["result"] == "fail"]
 

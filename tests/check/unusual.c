@@ -131,7 +131,8 @@ static int masked_f64(dv_context *ctx, const struct masked *a)
     const double fill = a->fill.kind == DV_SCALAR_FLOAT ? a->fill.as.f
         : a->fill.kind == DV_SCALAR_INT                 ? (double)a->fill.as.i
                                                         : (double)a->fill.as.b;
-    (void)ctx;
+    if (a->fill.kind == DV_SCALAR_COMPLEX)
+        return dv_error(ctx, DV_ETYPE, "argument 'fill': expected a real number, found a complex one");
     for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
         ((double *)a->out->data)[i] = ((const bool *)a->mask->data)[i] ? fill : ((const double *)a->x->data)[i];
     return DV_OK;

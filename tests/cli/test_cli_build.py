@@ -79,7 +79,7 @@ DV_INLINE int half_body(dv_context *ctx, const struct half *a, uint32_t dtype)
 DV_VARIANTS(struct half, half_body, f32, bf16)
 DV_OPERATOR(half, struct half, (x, out),
     .schema = "half(Tensor x) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T; parallel(*s)",
-    .kernels = DV_KERNELS(DV_VARIANT_ROWS(struct half, half_body, (f32, bf16), .split = 4096)));
+    .kernels = DV_KERNELS(DV_VARIANT_KERNELS(struct half, half_body, (f32, bf16), .split = 4096)));
 DV_LIBRARY(halves, &dv_op_half);
 """
 
@@ -95,7 +95,7 @@ def test_reports_instruction_sets(dovetail):
 def test_says_what_runs_an_operator_without_kernels(dovetail):
     text = ('#include <dovetail_op.h>\nstruct f { const dv_tensor *x; dv_tensor *y; };\n'
             'DV_OPERATOR(f, struct f, (x, y), .schema = "f(Tensor x) -> Tensor y", .contract = "x[*s]:T -> y[*s]:T"NATIVE);\nDV_LIBRARY(bare, &dv_op_f);\n')
-    for native, said in ((', .native = "x + 1"', "native form only"), ("", "no kernel and no native form: it cannot run")):
+    for native, said in ((', .native = "x + 1"', "decomposition only"), ("", "no kernel and no decomposition: it cannot run")):
         dovetail.write("bare.c", text.replace("NATIVE", native))
         assert f"bare::f  {said}\n" in dovetail("build").out
 
@@ -170,7 +170,7 @@ def test_every_verb_takes_a_library_of_several_files(dovetail, source):
         assert {op["name"] for op in dovetail("info", "--json", *words, env=env).json["operators"]} == {"my_ops::swiglu", "my_ops::swiglu_grad"}
         assert dovetail("info", "swiglu_grad", *words, env=env).out.startswith("my_ops::swiglu_grad(")
         assert "my_ops::swiglu_grad" in dovetail("list", *words, env=env).out
-        assert "taken" in dovetail("explain", *words, *call, env=env).out
+        assert "selected" in dovetail("explain", *words, *call, env=env).out
         assert dovetail("bench", "--json", "--time", "1", *words, *call, env=env).json["ok"]
         assert dovetail("check", "--json", "--only", "binding", *words, env=env).json["ok"]
     dovetail.write("one/one.c", source.replace("DV_LIBRARY(my_ops", "DV_LIBRARY(ones"))
@@ -327,7 +327,7 @@ def test_werror(project):
 
 ERRORS = [
     ("a kernel of another frame", '"cpu", "f32", swiglu_f32', '"cpu", "f32", swiglu_grad_f32', '"cpu", "f32", swiglu_grad_f32',
-     "takes 'const struct swiglu_grad *', which is not the struct that the row names"),
+     "takes 'const struct swiglu_grad *', which is not the struct that the kernel names"),
     ("a kernel that could write its frame", "const struct swiglu *a)", "struct swiglu *a)", '"cpu", "f32", swiglu_f32',
      "must take its struct as const: 'const struct swiglu *'"),
     ("a kernel with another result", "static int swiglu_f32", "static long swiglu_f32", '"cpu", "f32", swiglu_f32',
@@ -340,7 +340,7 @@ ERRORS = [
     ("a struct that is not there", "DV_OPERATOR(swiglu, struct swiglu,", "DV_OPERATOR(swiglu, struct swigloo,", "DV_OPERATOR(swiglu, struct swigloo,",
      "the struct that the declaration names does not exist"),
     ("a misspelt part", ".native  ", ".natvie  ", ".natvie", "an operator has no such member; it has .schema"),
-    ("a misspelt row option", "swiglu_f32, .split", "swiglu_f32, .spilt", ".spilt", "a kernel row has no such member"),
+    ("a misspelt row option", "swiglu_f32, .split", "swiglu_f32, .spilt", ".spilt", "a kernel has no such member"),
     ("an operator that is not declared", "&dv_op_swiglu_grad);", "&dv_op_swiglu_back);", "DV_LIBRARY(", "no DV_OPERATOR above it"),
 ]
 
@@ -374,10 +374,10 @@ LINE = "out = dv_silu(gate) * up)"
     ("out = !gate)", "write (x > 0) == 0"),
     ("out = gate > 0 ? gate : up)", "write dv_select(x > 0, a, b)"),
     ("out = gate * 0.1)", "write (dv_number)0.1"),
-    ("if (gate > 0) out = up)", "DV_ELEMENTWISE_PLAIN, which takes all of C"),
+    ("if (gate > 0) out = up)", "DV_ELEMENTWISE_SCALAR, which takes all of C"),
     ("out = gate > 0 && up > 0)", "write dv_select(x > 0, a, b)"),
-    ("out = 0)", "write dv_all(0)"),
-    ("dv_real s = 1; out = s * gate * up)", "write dv_all(0)"),
+    ("out = 0)", "write dv_splat(0)"),
+    ("dv_real s = 1; out = s * gate * up)", "write dv_splat(0)"),
     ("out = (int)gate * up)", "this cannot be done with vectors"),
     ("gate = up; out = gate)", "an input cannot be changed"),
     ("out = gate * up * frame->out)", "frame is the struct itself"),

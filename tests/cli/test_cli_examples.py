@@ -54,7 +54,7 @@ def test_vendor(example, project):
     p("build", "acme.c")
     call = (str(project.folder / "my_ops.so"), str(p.folder / "acme.so"), "my_ops::swiglu", "f32[8]", "f32[8]")
     rows = p("explain", "--json", *call).json["kernels"]
-    assert [(r["kernel"], r["provider"], r["taken"]) for r in rows[:2]] == [("acme_swiglu_f32", "acme", True), ("swiglu_f32", "my_ops", False)]
+    assert [(r["kernel"], r["provider"], r["selected"]) for r in rows[:2]] == [("acme_swiglu_f32", "acme", True), ("swiglu_f32", "my_ops", False)]
     assert p("bench", "--json", "--time", "1", *call).json["runs"][0]["kernel"] == "acme_swiglu_f32"
 
 
@@ -65,6 +65,6 @@ def test_cuda(example):
     assert symbols(p.folder / "negate_ops.so") == ["dovetail_library_1"]
     assert [k["device"] for k in r["operators"][0]["kernels"]] == ["cuda", "cpu"]
     rows = p("explain", "--json", "negate_ops.so", "negate_ops::negate", "f32[8]:cuda").json["kernels"]
-    assert [(r["kernel"], r["taken"]) for r in rows] == [("negate_cuda", True), ("negate_cpu", False)]
+    assert [(r["kernel"], r["selected"]) for r in rows] == [("negate_cuda", True), ("negate_cpu", False)]
     (p.folder / "a b.cu").write_text((p.folder / "negate.cu").read_text())
     assert "nvcc passes its arguments to a shell" in p("build", "negate.c", "a b.cu", code=1).err

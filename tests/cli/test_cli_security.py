@@ -183,24 +183,24 @@ DV_LIBRARY(sec_ops, &dv_op_f);
 
 @two_users
 def test_reports_are_not_written_through_a_link(place):
-    """`dovetail check` writes programs and a report to a folder in which another user has put links; this user's links are followed."""
+    """`dovetail check` writes a program and a report to a folder in which another user has put links; this user's links are followed."""
     shared, precious = folder_of(place, "shared", 0o777), place.write("precious", "precious")
     place.write("wrong.c", WRONG)
     place("build", "wrong.c")
-    arguments = ("check", "./wrong.so", "--quick", "--only", "memory", "--repro", "shared", "--junit", "shared/report.xml")
-    place(*arguments, code=1)
-    names = [p.name for p in shared.iterdir()]
-    assert "report.xml" in names and {n.rsplit(".", 1)[1] for n in names} == {"c", "py", "xml"}
-    for name in names:
+    failure = next(r for r in place("check", "./wrong.so", "--quick", "--json", "--only", "memory", code=1).json["results"] if r["result"] == "fail")
+    writes = {"report.xml": (("check", "./wrong.so", "--quick", "--only", "memory", "--junit", "shared/report.xml"), 1),
+              "call.c": (("check", "./wrong.so", "--case", failure["key"], "--emit-c", "shared/call.c"), 0)}
+    for name, (arguments, code) in writes.items():
+        place(*arguments, code=code)
         (shared / name).unlink()
         (shared / name).symlink_to(precious)
         os.chown(shared / name, NOBODY, NOBODY, follow_symlinks=False)
-        assert "cannot write 'shared/" in place(*arguments, code=1).err
+        assert f"cannot write 'shared/{name}" in place(*arguments, code=1).err
         assert precious.read_text() == "precious" and not [n for n in os.listdir(shared) if n.startswith(".")]
         (shared / name).unlink()
-    (shared / "report.xml").unlink(missing_ok=True)
+    arguments, code = writes["report.xml"]
     (shared / "report.xml").symlink_to(precious)
-    place(*arguments, code=1)
+    place(*arguments, code=code)
     assert precious.read_text().startswith("<?xml")
     out = place(*arguments[:-1], "/dev/stdout", code=1).out
     assert "<?xml" in out

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -233,11 +234,15 @@ def test_undefined_behaviour_is_found_in_a_source_with_options(needy):
     needy("check", "t.c", "--only", "undefined", *NEEDS, code=1)
 
 
-def test_a_program_that_shows_a_failure_says_how_to_build(needy):
+def test_what_repeats_a_failure_says_how_to_build(needy):
     needy.write("t.c", kernel("FACTOR * x[i + (n > 4)]", "#include <own.h>"))
-    needy("check", "t.c", "--only", "memory", "--repro", "repro", *NEEDS, code=1)
-    text = next((needy.folder / "repro").glob("*.c")).read_text()
-    assert "dovetail build '--define=FACTOR=two()' --include=inc --flag=-Llib --library=two --cc=gcc " in text
+    failure, = (r for r in needy("check", "t.c", "--json", "--only", "memory", *NEEDS, code=1).json["results"] if r["result"] == "fail")
+    words = shlex.split(failure["reproduce"])
+    flags = ["--define=FACTOR=two()", "--include=inc", "--flag=-Llib", "--library=two", "--cc=gcc"]
+    assert words == ["dovetail", "check", *flags, "t.c", "--case", failure["key"]]
+    needy(*words[1:], code=1)
+    needy(*words[1:], "--emit-c", "call.c")
+    assert "dovetail build '--define=FACTOR=two()' --include=inc --flag=-Llib --library=two --cc=gcc t.c -o t.so && cc " in (needy.folder / "call.c").read_text()
 
 
 def test_check_watches_the_folders_of_headers(needy):

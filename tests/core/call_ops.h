@@ -612,7 +612,7 @@ DV_OPERATOR(pick, struct pick, (x, k, out), .schema = "pick(Tensor x, int k=1) -
         DV_KERNEL(struct pick, "cpu", "f32", pick_avx2, .isa = "avx2"), DV_KERNEL(struct pick, "cpu", "f32 f64", pick_f32),
         DV_KERNEL(struct pick, "cpu", "i64", pick_i64), DV_KERNEL(struct pick, "cuda", "f32", pick_cuda)));
 
-/* ---- native forms ---- */
+/* ---- decompositions ---- */
 
 struct unary {
     const dv_tensor *x;

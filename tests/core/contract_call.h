@@ -174,126 +174,126 @@ static inline void call_parse(call *c, const char *text)
     }
 }
 
-static inline void call_put_range(dv__text *t, const char *before, dv_range r)
+static inline void call_put_range(dv__strbuf *t, const char *before, dv_range r)
 {
-    dv__text_add(
+    dv__strbuf_printf(
         t, "%s[%lld, %lld, %lld, %lld]", before, (long long)r.least, (long long)r.most, (long long)r.step, (long long)r.rest);
 }
 
-static inline void call_put_known(dv__text *t, const dv_known *k)
+static inline void call_put_known(dv__strbuf *t, const dv_partial_spec *k)
 {
     call_put_range(t, "{\"present\": ", k->present);
     call_put_range(t, ", \"value\": ", k->value);
-    dv__text_add(t, ", \"dtype\": \"%s\", \"device\": \"%s\", \"sizes\": [", k->dtype.bits ? dv_dtype_name(k->dtype) : "",
+    dv__strbuf_printf(t, ", \"dtype\": \"%s\", \"device\": \"%s\", \"sizes\": [", k->dtype.bits ? dv_dtype_name(k->dtype) : "",
         k->device.type ? dv_device_name(k->device.type) : "");
     for (int64_t i = 0; k->value.least == k->value.most && i < k->value.least && i < DV_MAX_NDIM; i++)
         call_put_range(t, i ? ", " : "", k->sizes[i]);
-    dv__text_puts(t, "]}");
+    dv__strbuf_append_str(t, "]}");
 }
 
 /* The same for a call that is partly known, as JSON: what is known of the results, and of the contract's names. */
 static inline char *call_run_partly(const dv__contract *contract, const dv__schema *schema, const call *c)
 {
-    dv__text t = { 0 };
+    dv__strbuf t = { 0 };
     dv__partial *partial;
-    dv_known known;
+    dv_partial_spec known;
     char *out;
     if (dv__partial_new(contract, c->values, &partial)) {
-        dv__text_puts(&t, "{\"error\": ");
-        dv__text_json(&t, dv_last_error(), strlen(dv_last_error()));
+        dv__strbuf_append_str(&t, "{\"error\": ");
+        dv__json_write_string(&t, dv_last_error(), strlen(dv_last_error()));
     } else {
-        dv__text_puts(&t, "{\"results\": [");
+        dv__strbuf_append_str(&t, "{\"results\": [");
         for (size_t i = 0; i < schema->nreturns; i++) {
             if (dv__partial_get(partial, DV_PARTIAL_RESULT, i, 0, &known))
                 abort();
-            dv__text_puts(&t, i ? ", " : "");
+            dv__strbuf_append_str(&t, i ? ", " : "");
             call_put_known(&t, &known);
             if (!(known.flags & DV_SPEC_LIST))
                 continue;
             t.size--; /* its tensors, too */
-            dv__text_puts(&t, ", \"of\": [");
+            dv__strbuf_append_str(&t, ", \"of\": [");
             for (int64_t k = 0, n = known.value.most < 4 ? known.value.most : 4; k < n; k++) {
                 if (dv__partial_get(partial, DV_PARTIAL_ELEMENT, i, (size_t)k, &known))
                     abort();
-                dv__text_puts(&t, k ? ", " : "");
+                dv__strbuf_append_str(&t, k ? ", " : "");
                 call_put_known(&t, &known);
             }
-            dv__text_puts(&t, "]}");
+            dv__strbuf_append_str(&t, "]}");
         }
-        dv__text_puts(&t, "], \"names\": [");
+        dv__strbuf_append_str(&t, "], \"names\": [");
         for (size_t i = 0; !dv__partial_get(partial, DV_PARTIAL_NAME, i, 0, &known); i++) {
-            dv__text_puts(&t, i ? ", " : "");
+            dv__strbuf_append_str(&t, i ? ", " : "");
             call_put_known(&t, &known);
         }
-        dv__text_puts(&t, "]");
+        dv__strbuf_append_str(&t, "]");
         dv__partial_free(partial);
     }
-    dv__text_puts(&t, "}");
-    if (dv__text_take(&t, &out))
+    dv__strbuf_append_str(&t, "}");
+    if (dv__strbuf_detach(&t, &out))
         abort();
     return out;
 }
 
 /* "f32[2,3]/(1,2)@cuda&0" */
-static inline void call_print(dv__text *t, const dv__output *o)
+static inline void call_print(dv__strbuf *t, const dv__result_metadata *o)
 {
-    dv__text_add(t, "%s%s[", o->unbacked ? "~" : "", dv_dtype_name(o->dtype));
+    dv__strbuf_printf(t, "%s%s[", o->is_unbacked ? "~" : "", dv_dtype_name(o->dtype));
     bool contiguous = true;
     int64_t step = 1;
     for (int32_t d = 0; d < o->ndim; d++)
-        dv__text_add(t, "%s%lld", d ? "," : "", (long long)o->shape[d]);
+        dv__strbuf_printf(t, "%s%lld", d ? "," : "", (long long)o->shape[d]);
     for (int32_t d = o->ndim - 1; d >= 0; d--) {
         contiguous &= o->strides[d] == step;
         step *= o->shape[d] > 1 ? o->shape[d] : 1;
     }
-    dv__text_puts(t, "]");
+    dv__strbuf_append_str(t, "]");
     if (!contiguous)
         for (int32_t d = 0; d < o->ndim; d++)
-            dv__text_add(t, "%s%lld%s", d ? "," : "/(", (long long)o->strides[d], d + 1 == o->ndim ? ")" : "");
+            dv__strbuf_printf(t, "%s%lld%s", d ? "," : "/(", (long long)o->strides[d], d + 1 == o->ndim ? ")" : "");
     if (o->device.type != DV_CPU)
-        dv__text_add(t, "@%s", dv_device_name(o->device.type));
-    if (o->view_of >= 0)
-        dv__text_add(t, "&%d", (int)o->view_of);
+        dv__strbuf_printf(t, "@%s", dv_device_name(o->device.type));
+    if (o->viewed_slot >= 0)
+        dv__strbuf_printf(t, "&%d", (int)o->viewed_slot);
     if (o->offset)
-        dv__text_add(t, "+%lld", (long long)o->offset);
+        dv__strbuf_printf(t, "+%lld", (long long)o->offset);
 }
 
 /* What the contract infers for this call: the results, or "error: message". The caller frees it. */
 static inline char *call_run(const dv__contract *contract, const dv__schema *schema, const call *c, bool values)
 {
-    dv__text t = { 0 };
+    dv__strbuf t = { 0 };
     dv__solution s;
     char *out;
     memset(&s, 0xa5, sizeof s); /* nothing may rely on what was there */
     int status = dv__contract_solve(contract, c->values, &s, values);
     for (size_t i = 0; i < schema->nreturns && !status; i++) {
-        dv__output o;
+        dv__result_metadata o;
         int64_t count;
-        if ((status = dv__contract_count(contract, c->values, &s, i, &count)))
+        if ((status = dv__contract_eval_list_length(contract, c->values, &s, i, &count)))
             break;
-        dv__text_puts(&t, i ? " " : "");
+        dv__strbuf_append_str(&t, i ? " " : "");
         if (count >= 0) {
-            for (int64_t k = 0; k < count && !(status = dv__contract_element(contract, c->values, &s, i, k, &o)); k++) {
-                dv__text_puts(&t, k ? " " : "{");
+            for (int64_t k = 0; k < count && !(status = dv__contract_eval_list_result(contract, c->values, &s, i, k, &o)); k++) {
+                dv__strbuf_append_str(&t, k ? " " : "{");
                 call_print(&t, &o);
-                s.pool_used = 0;
+                s.pool_count = 0;
             }
-            dv__text_puts(&t, count ? "}" : "{}");
+            dv__strbuf_append_str(&t, count ? "}" : "{}");
             continue;
         }
-        if ((status = dv__contract_output(contract, c->values, &s, i, &o)))
+        if ((status = dv__contract_eval_result(contract, c->values, &s, i, &o)))
             break;
         if (o.ndim < 0) {
-            dv__text_puts(&t, "-");
+            dv__strbuf_append_str(&t, "-");
             continue;
         }
         call_print(&t, &o);
     }
     if (status) {
-        dv__text_deinit(&t);
-        dv__text_add(&t, "error: %s: %s", dv_status_name(status), dv_last_error());
+        dv__strbuf_deinit(&t);
+        dv__strbuf_printf(&t, "error: %s: %s", dv_status_name(status), dv_last_error());
     }
-    if (dv__text_take(&t, &out))
+    if (dv__strbuf_detach(&t, &out))
         abort();
     return out;
 }

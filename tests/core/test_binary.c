@@ -569,8 +569,8 @@ static void test_xxh64(void **state)
 /* Returns the content of good.so with its digest. *at: offset of the digest. */
 static unsigned char *take_stamped(size_t *size, uint64_t *at)
 {
-    unsigned char *data = take("good.so", size), stamp[DV__STAMP];
-    assert_int_equal(dv_file_stamp(in_dir("good.so"), at, stamp), DV_OK);
+    unsigned char *data = take("good.so", size), stamp[DV__DIGEST_SIZE];
+    assert_int_equal(dv_file_digest(in_dir("good.so"), at, stamp), DV_OK);
     memcpy(data + *at, stamp, sizeof stamp);
     return data;
 }
@@ -636,12 +636,12 @@ static void test_each_loaded_byte(void **state)
     }
     assert_true(loaded > 2000);
     assert_int_equal(check_all(good, size), DV_OK);
-    memset(good + at, 0, DV__STAMP); /* an empty note: the binary has no digest, and loads */
+    memset(good + at, 0, DV__DIGEST_SIZE); /* an empty note: the binary has no digest, and loads */
     assert_int_equal(check_all(good, size), DV_OK);
     good[at - 24] ^= 1; /* a damaged note is refused, even if it is empty */
     assert_int_equal(check_all(good, size), DV_EBINARY);
     assert_non_null(strstr(dv_last_error(), "damaged.so: not a usable operator binary: damaged: the note"));
-    memset(good + at - 24, 0, 24 + DV__STAMP); /* the whole note is zeros: none is found, but the note segment is invalid */
+    memset(good + at - 24, 0, 24 + DV__DIGEST_SIZE); /* the whole note is zeros: none is found, but the note segment is invalid */
     assert_int_equal(check_all(good, size), DV_EBINARY);
     free(good);
 }

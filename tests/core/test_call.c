@@ -1,4 +1,5 @@
-/* Calls that succeed: values, defaults, results of every kind, layouts, native forms, calls from structs, questions about calls.
+/* Calls that succeed: values, defaults, results of every kind, layouts, decompositions, calls from structs, questions about
+ * calls.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -521,7 +522,7 @@ static void native_forms(void **state)
     CALL_OK(dv_policy_set_thread(NULL));
     dv_tensor_unref(tensor_of(&result));
     result = dv_default();
-    CALL_FAILS(DV_ESHAPE, "native form", dv_call(find("wrong_native"), args, 1, &result, 1, NULL));
+    CALL_FAILS(DV_ESHAPE, "decomposition", dv_call(find("wrong_native"), args, 1, &result, 1, NULL));
     CALL_OK(dv_call(find("double_"), args, 1, &result, 1, NULL));
     assert_ptr_equal(result.as.tensor, x);
     assert_true(at(x, 3) == 8);
@@ -548,11 +549,11 @@ static void lists_of_any_length(void **state)
 /* ---- Rows and their verdicts ---- */
 
 typedef struct told { char text[4096]; } told;
-static void tell(void *user, const dv_row_report *r)
+static void tell(void *user, const dv_kernel_report *r)
 {
     told *t = user;
     const size_t n = strlen(t->text);
-    snprintf(t->text + n, sizeof t->text - n, "%s%s: %s\n", r->taken ? "*" : "", r->name, r->reason);
+    snprintf(t->text + n, sizeof t->text - n, "%s%s: %s\n", r->selected ? "*" : "", r->name, r->reason);
 }
 
 static void rows(void **state)
@@ -569,7 +570,7 @@ static void rows(void **state)
     const char *said[] = { "\npick_neon: this processor has no neon",
         "pick_unknown: this runtime does not know the instruction set quantum",
         "pick_f32_big: its condition n % 8 == 0 and k > 3 does not hold", "pick_avx2: this processor has no avx2",
-        "*pick_f32: taken", "pick_i64: it takes i64, and argument 'x' is f32",
+        "*pick_f32: selected", "pick_i64: it is for i64, and argument 'x' is f32",
         "pick_cuda: it is for cuda, and the tensors are on cpu" };
     for (size_t i = 0; i < sizeof said / sizeof *said; i++)
         if (!strstr(t.text, said[i]))
@@ -584,7 +585,7 @@ static void rows(void **state)
     assert_string_equal(picked, !strcmp(dv_get_isa(), "base") ? "pick_f32" : PICK_ISA);
     CALL_OK(dv_tensor_new(dv_dtype_from_key(DV_DTYPE_i32), 1, n8, &ints));
     args[0] = dv_from_tensor(ints);
-    CALL_FAILS(DV_ENOKERNEL, "pick_i64: it takes i64", dv_call(find("pick"), args, 2, &result, 1, NULL));
+    CALL_FAILS(DV_ENOKERNEL, "pick_i64: it is for i64", dv_call(find("pick"), args, 2, &result, 1, NULL));
     dv_tensor_unref(ints);
     t.text[0] = 0;
     args[0] = dv_from_tensor(x);
@@ -592,7 +593,7 @@ static void rows(void **state)
     CALL_OK(dv_explain(find("composed"), args, 1, tell, &t));
     CALL_OK(dv_policy_set_thread(NULL));
     assert_non_null(strstr(t.text, "composed_f32: the policy turns"));
-    assert_non_null(strstr(t.text, "*native form: taken"));
+    assert_non_null(strstr(t.text, "*decomposition: selected"));
     dv_tensor_unref(tensor_of(&result));
     dv_tensor_unref(x);
 }
@@ -711,7 +712,7 @@ static void hosts_for_tests(void **state)
     m.host = (dv_host){ .size = sizeof(dv_host), .name = "test", .test = &m.hooks };
     dv_tensor *x = floats(1, n6, 0, 1);
     dv_value args[2] = { dv_from_tensor(x) }, result = dv_default();
-    m.hooks.row = 5;
+    m.hooks.kernel_number = 5;
     for (int again = 0; again < 2; again++) { /* nor is the row of a call before remembered */
         CALL_OK(dv_call(find("pick"), args, 1, &result, 1, NULL));
         dv_tensor_unref(tensor_of(&result));
@@ -721,14 +722,14 @@ static void hosts_for_tests(void **state)
         dv_tensor_unref(tensor_of(&result));
         result = dv_default();
     }
-    m.hooks.row = 6;
-    CALL_FAILS(DV_ENOKERNEL, "asks for row pick_i64, but it takes i64", dv_call(find("pick"), args, 1, &result, 1, &m.host));
-    m.hooks.row = 7;
-    CALL_FAILS(DV_ENOKERNEL, "asks for row 7, and there are 6", dv_call(find("pick"), args, 1, &result, 1, &m.host));
-    m.hooks.row = -1;
+    m.hooks.kernel_number = 6;
+    CALL_FAILS(DV_ENOKERNEL, "requests kernel pick_i64, but it is for i64", dv_call(find("pick"), args, 1, &result, 1, &m.host));
+    m.hooks.kernel_number = 7;
+    CALL_FAILS(DV_ENOKERNEL, "requests kernel 7, and there are 6", dv_call(find("pick"), args, 1, &result, 1, &m.host));
+    m.hooks.kernel_number = -1;
     CALL_OK(dv_call(find("composed"), args, 1, &result, 1, &m.host));
     dv_tensor_unref(tensor_of(&result));
-    m.hooks.row = 0;
+    m.hooks.kernel_number = 0;
 
     const int64_t n2[] = { 3, 2 }, swapped[] = { 1, 3 };
     dv_tensor *base = floats(2, n2, 0, 1), *y;
@@ -736,7 +737,7 @@ static void hosts_for_tests(void **state)
     args[0] = args[1] = dv_from_tensor(y);
     result = dv_default();
     CALL_OK(dv_call(find("swiglu"), args, 2, &result, 1, &m.host));
-    assert_true(m.lent[DV_MEMORY_STAND_IN] == 2 && m.back == 2 && m.slot == 1);
+    assert_true(m.lent[DV_MEMORY_STAGING_COPY] == 2 && m.back == 2 && m.slot == 1);
     dv_tensor_unref(tensor_of(&result));
     result = dv_default();
     m.left = 1; /* the second time there is no memory: what was lent goes back */

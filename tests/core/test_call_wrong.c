@@ -75,7 +75,8 @@ static const struct {
     { "swiglu", "f32[4] f32[4]@meta", "", DV_EDEVICE, { "argument", "meta" } },
     { "swiglu", "f32[4]@vulkan f32[4]@vulkan", "", DV_ENOKERNEL, { "tc::swiglu: no kernel for", "CPU" } },
     { "swiglu", "f32[4]@npu f32[4]@npu", "", DV_ENOKERNEL, { "no kernel for PrivateUse1", "CPU" } },
-    { "swiglu", "f64[4] f64[4]", "", DV_ENOKERNEL, { "no kernel fits", "swiglu_f32: it takes f32, and argument 'gate' is f64" } },
+    { "swiglu", "f64[4] f64[4]", "", DV_ENOKERNEL,
+        { "no kernel fits", "swiglu_f32: it is for f32, and argument 'gate' is f64" } },
     { "cat", "{f32[2,3] f32[2,4]} 0", "", DV_ESHAPE, { "argument 'xs[1]'", "found [2, 4]" } },
     { "cat", "{f32[2,3] f32[2,4]} 1", "", DV_ENOKERNEL, { "cat_f32: its condition dim == 0 does not hold" } },
     { "fail_with", "f32[4] 100", "", DV_EINVAL, { "how < 100" } },
@@ -116,7 +117,7 @@ static const struct {
     { "fail_with", "f32[4] 9", "", DV_ENOENT, { "the host of this call provides no objects, 'layer.0' neither" } },
     { "fail_with", "f32[4] 10", "", DV_EINVAL, { "the kernel does not decide the size of this result" } },
     { "fail_with", "f32[4] 11", "", DV_EKERNEL, { "returned -999, which is not a status" } },
-    { "fail_with", "f32[4] 12", "", DV_EINVAL, { "dv_alloc: called in a piece of dv_parallel_for", "before the loop" } },
+    { "fail_with", "f32[4] 12", "", DV_EINVAL, { "dv_alloc: called in a chunk of dv_parallel_for", "before the loop" } },
     { "fail_with", "f32[4] 13", "", DV_EINVAL, { "piece 0 failed" } },
 };
 

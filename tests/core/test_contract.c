@@ -28,11 +28,11 @@ static call arguments;
 static void check_quick(const dv__contract *c, const char *name, const char *args, bool values)
 {
     static dv__solution s;
-    dv__run r = { .c = c, .program = c->program, .args = arguments.values, .s = &s, .values = values };
+    dv__evaluator r = { .c = c, .program = c->program, .args = arguments.values, .s = &s, .check_values = values };
     const bool right = !dv__contract_solve(c, arguments.values, &s, values);
     memset(&s, 0xa5, sizeof s);
-    s.pool_used = 0;
-    if (dv__run_quick(&r, 0, c->program->solve_end) != right)
+    s.pool_count = 0;
+    if (dv__try_eval_fused(&r, 0, c->program->solve_end_step) != right)
         print_error("%s(%s)\n  the quick steps %s it\n", name, args, right ? "refuse" : "take"), bad++;
 }
 
@@ -106,12 +106,12 @@ static int print_json(void)
     for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
         dv__schema *schema;
         dv__contract *c;
-        dv__text t = { 0 };
+        dv__strbuf t = { 0 };
         if (dv__schema_parse(operators[i].schema, &schema) || dv__contract_parse(operators[i].contract, "my::f", schema, &c))
             return 1;
         dv__contract_json(c, &t);
         puts(t.data);
-        dv__text_deinit(&t);
+        dv__strbuf_deinit(&t);
         dv__contract_free(c);
         dv__schema_free(schema);
     }
@@ -127,19 +127,19 @@ static int describe_contracts(void)
         char *text = strchr(line, '|');
         dv__schema *schema = NULL;
         dv__contract *c = NULL;
-        dv__text t = { 0 };
+        dv__strbuf t = { 0 };
         *text++ = 0;
         if (dv__schema_parse(line, &schema) || dv__contract_parse(text, "my::f", schema, &c)) {
-            dv__text_puts(&t, "{\"error\": ");
-            dv__text_json(&t, dv_last_error(), strlen(dv_last_error()));
+            dv__strbuf_append_str(&t, "{\"error\": ");
+            dv__json_write_string(&t, dv_last_error(), strlen(dv_last_error()));
         } else {
-            dv__text_puts(&t, "{\"schema\": ");
+            dv__strbuf_append_str(&t, "{\"schema\": ");
             dv__schema_json(schema, &t);
-            dv__text_puts(&t, ", \"contract\": ");
+            dv__strbuf_append_str(&t, ", \"contract\": ");
             dv__contract_json(c, &t);
         }
         printf("%s}\n", t.data);
-        dv__text_deinit(&t);
+        dv__strbuf_deinit(&t);
         dv__contract_free(c);
         dv__schema_free(schema);
     }
@@ -154,7 +154,7 @@ static int print_times(void)
         dv__schema *schema;
         dv__contract *c;
         dv__solution s;
-        dv__output out;
+        dv__result_metadata out;
         double best = 1e30;
         if (dv__schema_parse(operators[i].schema, &schema) || dv__contract_parse(operators[i].contract, "my::f", schema, &c))
             return 1;
@@ -165,7 +165,7 @@ static int print_times(void)
             for (int k = 0; k < CALLS; k++) {
                 int status = dv__contract_solve(c, arguments.values, &s, false);
                 for (size_t j = 0; j < schema->nreturns && !status; j++)
-                    status = dv__contract_output(c, arguments.values, &s, j, &out);
+                    status = dv__contract_eval_result(c, arguments.values, &s, j, &out);
                 __asm__ volatile("" ::"r"(&out), "r"(&s) : "memory");
             }
             clock_gettime(CLOCK_MONOTONIC, &to);

@@ -98,15 +98,15 @@ static void test_limits(void **state)
     dv__schema *schema;
     assert_int_equal(dv__schema_parse(schema_of('A'), &schema), DV_OK);
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        dv__text t = { 0 };
+        dv__strbuf t = { 0 };
         dv__contract *c;
-        dv__text_puts(&t, limits[i].before);
+        dv__strbuf_append_str(&t, limits[i].before);
         for (int k = 0; k < limits[i].n; k++)
-            dv__text_puts(&t, limits[i].repeat);
-        dv__text_puts(&t, limits[i].after);
+            dv__strbuf_append_str(&t, limits[i].repeat);
+        dv__strbuf_append_str(&t, limits[i].after);
         assert_true(dv__contract_parse(t.data, "my::f", schema, &c) < 0);
         assert_non_null(strstr(dv_last_error(), limits[i].message));
-        dv__text_deinit(&t);
+        dv__strbuf_deinit(&t);
     }
     /* 65 sizes, 17 runs, 17 dtypes */
     static const char *const forms[] = { "x[%s]:f32, y[...] -> [1]:f32", "x[%s]:f32, y[...] -> [1]:f32" };
@@ -117,7 +117,7 @@ static void test_limits(void **state)
             snprintf(names + strlen(names), sizeof names - strlen(names), form ? "*r%d " : "n%d ", k);
         snprintf(text, sizeof text, forms[form], names);
         assert_int_equal(dv__contract_parse(text, "my::f", schema, &c), DV_ELIMIT);
-        assert_non_null(strstr(dv_last_error(), form ? "more than 16 runs of dims" : "more than 64 sizes"));
+        assert_non_null(strstr(dv_last_error(), form ? "more than 16 variadic dims" : "more than 64 sizes"));
     }
     dv__schema_free(schema);
 }
@@ -144,7 +144,7 @@ static void test_rows(void **state)
         { "q > 1", "predicate: column 1: unknown name 'q'" },
         { "n > 1; n < 3", "predicate: column 6: expected the end of the predicate, found ';'" },
     }, dtypes[] = {
-        { "f33", "operator my::f: dtypes of a row: column 1: expected a dtype such as f32, found 'f33'; did you mean 'f32'?" },
+        { "f33", "operator my::f: dtypes of a kernel: column 1: expected a dtype such as f32, found 'f33'; did you mean 'f32'?" },
         { "i32", "column 1: expected a dtype that the contract allows, found 'i32'" },
         { "Q=f32", "column 1: expected a dtype variable of the contract, found 'Q'" },
         { "T=", "column 3: expected a dtype such as f32, found ''" },
@@ -162,7 +162,7 @@ static void test_rows(void **state)
     dv__arena arena = { 0 };
     dv__predicate *e;
     dv__dtype_sets *sets;
-    dv__takes out[8];
+    dv__accepted_layout out[8];
     parse_good(&schema, &c);
     for (size_t i = 0; i < sizeof predicates / sizeof *predicates; i++) {
         assert_true(dv__predicate_parse(predicates[i].text, c, &arena, &e) < 0);
@@ -175,7 +175,7 @@ static void test_rows(void **state)
             fail_msg("%s: %s", dtypes[i].text, dv_last_error());
     }
     for (size_t i = 0; i < sizeof takes / sizeof *takes; i++) {
-        assert_true(dv__contract_takes(c, takes[i].text, out) < 0);
+        assert_true(dv__contract_parse_accepted(c, takes[i].text, out) < 0);
         if (!strstr(dv_last_error(), takes[i].message))
             fail_msg("%s: %s", takes[i].text, dv_last_error());
     }

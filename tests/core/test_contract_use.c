@@ -52,9 +52,9 @@ static void test_given(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         static call given;
         call_parse(&given, rows[i].given);
-        const int32_t used = s.pool_used;
-        const int status = dv__contract_check_given(c, arguments.values, &s, rows[i].i, -1, given.values[0].as.tensor);
-        assert_int_equal(used, s.pool_used);
+        const int32_t used = s.pool_count;
+        const int status = dv__contract_check_out(c, arguments.values, &s, rows[i].i, -1, given.values[0].as.tensor);
+        assert_int_equal(used, s.pool_count);
         if (rows[i].message) {
             assert_true(status < 0);
             assert_string_equal(dv_last_error(), rows[i].message);
@@ -76,25 +76,25 @@ static void test_costs(void **state)
     int64_t bytes;
     double real;
     solve(c, "f32[10,3] bf16[3,7] 0.5", &s);
-    assert_int_equal(dv__contract_workspace(c, arguments.values, &s, &bytes), DV_OK);
+    assert_int_equal(dv__contract_eval_workspace(c, arguments.values, &s, &bytes), DV_OK);
     assert_int_equal(bytes, 180);
-    assert_int_equal(dv__contract_flops(c, arguments.values, &s, &real), DV_OK);
+    assert_int_equal(dv__contract_eval_flops(c, arguments.values, &s, &real), DV_OK);
     assert_true(real == 214);
-    assert_int_equal(dv__contract_bytes(c, arguments.values, &s, &real), DV_OK);
+    assert_int_equal(dv__contract_eval_bytes(c, arguments.values, &s, &real), DV_OK);
     assert_true(real == 120 + 2 * 42 + 560);
     solve(c, "f32[2,3] bf16[3,7] 0.5", &s);
-    assert_int_equal(dv__contract_workspace(c, arguments.values, &s, &bytes), DV_ESHAPE);
+    assert_int_equal(dv__contract_eval_workspace(c, arguments.values, &s, &bytes), DV_ESHAPE);
     assert_string_equal(dv_last_error(), "my::f: workspace: expected a size, found -44");
     solve(c, "f32[3037000500,0] bf16[0,3037000500] 0.5", &s);
-    assert_int_equal(dv__contract_workspace(c, arguments.values, &s, &bytes), DV_ESHAPE);
-    assert_int_equal(dv__contract_flops(c, arguments.values, &s, &real), DV_OK); /* real arithmetic */
+    assert_int_equal(dv__contract_eval_workspace(c, arguments.values, &s, &bytes), DV_ESHAPE);
+    assert_int_equal(dv__contract_eval_flops(c, arguments.values, &s, &real), DV_OK); /* real arithmetic */
     dv__contract_free(c);
     dv__schema_free(schema);
     c = parse("f(Tensor x) -> ()", "x[n]", &schema);
     solve(c, "f32[10]", &s);
-    assert_int_equal(dv__contract_workspace(c, arguments.values, &s, &bytes), DV_OK);
+    assert_int_equal(dv__contract_eval_workspace(c, arguments.values, &s, &bytes), DV_OK);
     assert_int_equal(bytes, 0);
-    assert_int_equal(dv__contract_flops(c, arguments.values, &s, &real), DV_OK);
+    assert_int_equal(dv__contract_eval_flops(c, arguments.values, &s, &real), DV_OK);
     assert_true(real == -1);
     dv__contract_free(c);
     dv__schema_free(schema);
@@ -147,14 +147,14 @@ static void test_split(void **state)
         solve(c, rows[i].args, &s);
         for (size_t slot = 0; slot < schema->nargs + schema->nreturns; slot++) {
             int32_t leading;
-            if (!dv__contract_split(c, &s, slot, &leading)) {
+            if (!dv__contract_try_get_split_dims(c, &s, slot, &leading)) {
                 strcpy(got, "no");
                 break;
             }
             snprintf(got + strlen(got), sizeof got - strlen(got), "%s%d", slot ? " " : "", (int)leading);
         }
         assert_string_equal(got, rows[i].leading);
-        assert_int_equal(dv__contract_split_flattens(c, &s), rows[i].flattens);
+        assert_int_equal(dv__contract_can_flatten_split(c, &s), rows[i].flattens);
         dv__contract_free(c);
         dv__schema_free(schema);
     }
@@ -166,26 +166,26 @@ static void test_takes(void **state)
     dv__schema *schema;
     dv__contract *c = parse("f(Tensor x, Tensor y) -> Tensor out",
         "x[n], y[n] -> out[n]:f32; strided(x), align(x, 32); last_contiguous(out); unused(y)", &schema);
-    dv__takes takes[3];
-    dv__text json = { 0 }, words = { 0 };
+    dv__accepted_layout takes[3];
+    dv__strbuf json = { 0 }, words = { 0 };
     dv__contract_json(c, &json);
     assert_non_null(strstr(json.data, "\"unused\": [\"y\"]"));
-    dv__text_deinit(&json);
+    dv__strbuf_deinit(&json);
     dv__contract_describe(c, &words);
     assert_non_null(strstr(words.data, "no result depends on 'y'"));
-    dv__text_deinit(&words);
-    assert_int_equal(dv__contract_takes(c, NULL, takes), DV_OK);
-    assert_int_equal(takes[0].kind, DV__TAKES_STRIDED);
+    dv__strbuf_deinit(&words);
+    assert_int_equal(dv__contract_parse_accepted(c, NULL, takes), DV_OK);
+    assert_int_equal(takes[0].kind, DV__ACCEPT_STRIDED);
     assert_int_equal(takes[0].align_log2, 5);
-    assert_int_equal(takes[1].kind, DV__TAKES_CONTIGUOUS);
-    assert_int_equal(takes[2].kind, DV__TAKES_LAST_CONTIGUOUS);
-    assert_int_equal(dv__contract_takes(c, "contiguous(x), align(y, 4096)", takes), DV_OK);
-    assert_int_equal(takes[0].kind, DV__TAKES_CONTIGUOUS);
+    assert_int_equal(takes[1].kind, DV__ACCEPT_CONTIGUOUS);
+    assert_int_equal(takes[2].kind, DV__ACCEPT_LAST_CONTIGUOUS);
+    assert_int_equal(dv__contract_parse_accepted(c, "contiguous(x), align(y, 4096)", takes), DV_OK);
+    assert_int_equal(takes[0].kind, DV__ACCEPT_CONTIGUOUS);
     assert_int_equal(takes[0].align_log2, 5);
     assert_int_equal(takes[1].align_log2, 12);
-    assert_int_equal(dv__schema_takes("strided(y)", schema, takes), DV_OK);
-    assert_int_equal(takes[0].kind, DV__TAKES_CONTIGUOUS);
-    assert_int_equal(takes[1].kind, DV__TAKES_STRIDED);
+    assert_int_equal(dv__schema_parse_accepted("strided(y)", schema, takes), DV_OK);
+    assert_int_equal(takes[0].kind, DV__ACCEPT_CONTIGUOUS);
+    assert_int_equal(takes[1].kind, DV__ACCEPT_STRIDED);
     dv__contract_free(c);
     dv__schema_free(schema);
 }
@@ -255,12 +255,12 @@ static void test_words(void **state)
         "parallel(m); sum(k);\n"
         "strided(x); workspace = 4*m*n; j = m + 1",
         &schema);
-    dv__text words = { 0 }, json = { 0 };
+    dv__strbuf words = { 0 }, json = { 0 };
     dv__contract_describe(c, &words);
     assert_string_equal(words.data,
         "  solved in this order:\n"
         "    x[m k]:T binds m, k, T\n"
-        "    w1[e 2*n k]:T binds e; checks k, T; puts aside 2*n\n"
+        "    w1[e 2*n k]:T binds e; checks k, T; defers 2*n\n"
         "    w2[e k n]:T binds n; checks e, k, T\n"
         "    2*n of 'w1' is checked\n"
         "    j = m + 1\n"
@@ -279,8 +279,8 @@ static void test_words(void **state)
         "{\"name\": \"k\", \"case\": null, \"asked\": \"size\", \"at\": [{\"slot\": 0, \"case\": null, \"axis\": 1, \"after\": "
         "[]}"));
     assert_non_null(strstr(json.data, "\"takes\": [{\"slot\": 0, \"kind\": \"strided\", \"align\": 1}]"));
-    dv__text_deinit(&words);
-    dv__text_deinit(&json);
+    dv__strbuf_deinit(&words);
+    dv__strbuf_deinit(&json);
     dv__contract_free(c);
     dv__schema_free(schema);
 }
@@ -292,7 +292,7 @@ static int everything(void *text)
     dv__arena arena = { 0 };
     dv__predicate *e;
     dv__dtype_sets *sets;
-    dv__text t = { 0 };
+    dv__strbuf t = { 0 };
     char *s = NULL;
     int status = dv__schema_parse("f(Tensor x, Tensor? z, Tensor[] xs, int[] ks, str mode) -> (Tensor out, Tensor)", &schema);
     if (!status)
@@ -304,7 +304,7 @@ static int everything(void *text)
     if (!status) {
         dv__contract_describe(c, &t);
         dv__contract_json(c, &t);
-        status = dv__text_take(&t, &s);
+        status = dv__strbuf_detach(&t, &s);
     }
     dv__free(s);
     dv__arena_deinit(&arena);
@@ -337,11 +337,11 @@ static void test_no_allocation(void **state)
     memset(&f, 0, sizeof f);
     const dv_allocator a = { failing_alloc, failing_realloc, failing_free, &f };
     dv__solution s;
-    dv__output out;
+    dv__result_metadata out;
     dv_set_allocator(&a);
     int status = dv__contract_solve(c, arguments.values, &s, true);
     for (size_t i = 0; i < 2 && !status; i++)
-        status = dv__contract_output(c, arguments.values, &s, i, &out);
+        status = dv__contract_eval_result(c, arguments.values, &s, i, &out);
     dv_set_allocator(NULL);
     if (status)
         fail_msg("%s", dv_last_error());

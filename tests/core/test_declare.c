@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #define DV_STATIC
-#include "registry/internal.h"
+#include "registry/registry_internal.h"
 #include "failing.h"
 
 #include <stdio.h>
@@ -160,18 +160,18 @@ static void test_good(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         dv_library *lib;
-        dv__text slots = { 0 };
+        dv__strbuf slots = { 0 };
         if (load_one(&good[i].op, &lib))
             fail_msg("row %zu: %s", i, dv_last_error());
         const dv__binding *b = dv_library_operator(lib, 0)->binding;
         for (uint32_t k = 0; k < b->n; k++) {
-            dv__text_add(&slots, "%s%u", k ? " " : "", b->fields[k].slot);
+            dv__strbuf_printf(&slots, "%s%u", k ? " " : "", b->fields[k].slot);
             assert_int_equal(b->fields[k].offset, good[i].op.fields[k]->offset);
             assert_int_equal(b->fields[k].type, good[i].op.fields[k]->type);
         }
         if (strcmp(slots.data, good[i].slots) != 0)
             fail_msg("row %zu: slots %s, expected %s", i, slots.data, good[i].slots);
-        dv__text_deinit(&slots);
+        dv__strbuf_deinit(&slots);
         dv_library_free(lib);
     }
 }
@@ -268,17 +268,17 @@ static const struct bad {
     { OP(struct unary, (x, out), .schema = S, .contract = C, .kernels = ROW(.device = "gpu")), DV_EDEVICE,
         "operator decl::f: kernel k: device: " },
     { OP(struct unary, (x, out), .schema = S, .contract = C, .kernels = ROW(.device = "cuda:1")), DV_EDEVICE,
-        "a row is for all devices of a type" },
+        "a kernel is for all devices of a type" },
     { OP(struct unary, (x, out), .schema = S, .contract = C, .kernels = ROW(.device = "meta")), DV_EDEVICE,
         "expected one that runs kernels" },
     { OP(struct unary, (x, out), .schema = S, .kernels = ROW(.device = "cpu", .dtypes = "f32")), DV_ECONTRACT,
         "dtypes: 'f32' needs a contract that has a dtype variable" },
     { OP(struct unary, (x, out), .schema = S, .contract = C, .kernels = ROW(.device = "cpu", .dtypes = "float")), DV_ECONTRACT,
-        "operator decl::f: kernel k: dtypes of a row: column 1: expected a dtype such as f32, found 'float'" },
+        "operator decl::f: kernel k: dtypes of a kernel: column 1: expected a dtype such as f32, found 'float'" },
     { OP(struct unary, (x, out), .schema = S, .contract = C, .kernels = ROW(.device = "cpu", .dtypes = "U=f32")), DV_ECONTRACT,
-        "kernel k: dtypes of a row: " },
+        "kernel k: dtypes of a kernel: " },
     { OP(struct unary, (x, out), .schema = S, .contract = C, .kernels = ROW(.device = "cpu", .dtypes = "f32,,")), DV_ECONTRACT,
-        "kernel k: dtypes of a row: column 5" },
+        "kernel k: dtypes of a kernel: column 5" },
     { OP(struct unary, (x, out), .schema = S, .kernels = ROW(.device = "cpu", .when = "n > 1")), DV_ECONTRACT,
         "when: 'n > 1' needs a contract" },
     { OP(struct unary, (x, out), .schema = S, .contract = C, .kernels = ROW(.device = "cpu", .when = "n > 1")), DV_ECONTRACT,
@@ -302,7 +302,7 @@ static const struct bad {
           .kernels = ROW(.device = "cpu", .split = 64)),
         DV_ECONTRACT, "kernel k: split: no dims of a parallel(...)" },
     { OP(struct unary, (x, out), .schema = S, .contract = C "; parallel(*s)", .kernels = ROW(.device = "cuda", .split = 64)),
-        DV_EINVAL, "kernel k: split: only rows for the CPU are split" },
+        DV_EINVAL, "kernel k: split: only kernels for the CPU are split" },
     { OP(struct unary, (x, out), .schema = S, .contract = C, .kernels = ROW(.device = "cpu", .flags = 6)), DV_EABI,
         "'k': flags 0x6 are not known to this runtime" },
     /* formulas */
@@ -425,8 +425,8 @@ static void test_formulas(void **state)
         "[1, 0]"));
     assert_non_null(strstr(json, "[\"call\", \"elsewhere::h\", [\"call\", \"decl::f_grad\""));
     dv_free(json);
-    /* no kernel, a native form and a gradient: CompositeExplicitAutograd */
-    assert_int_equal(atomic_load(&op->table)->entries[DV_KEY_CUDA].kind, DV__ENTRY_NATIVE);
+    /* no kernel, a decomposition and a gradient: CompositeExplicitAutograd */
+    assert_int_equal(atomic_load(&op->table)->entries[DV_KEY_CUDA].kind, DV__ENTRY_DECOMPOSITION);
     assert_string_equal(atomic_load(&op->table)->entries[DV_KEY_CUDA].from, "default backend kernel");
     assert_int_equal(atomic_load(&op->table)->entries[DV_KEY_AUTOGRAD_CUDA].kind, DV__ENTRY_FALLTHROUGH);
     dv_operator_unref(op);

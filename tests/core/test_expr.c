@@ -49,12 +49,12 @@ static const struct {
     { "9223372036854775807", "9223372036854775807", NULL },
 };
 
-static char *print(const dv__expr *e, void (*how)(const dv__expr *, dv__text *))
+static char *print(const dv__expr *e, void (*how)(const dv__expr *, dv__strbuf *))
 {
-    dv__text t = { 0 };
+    dv__strbuf t = { 0 };
     char *s;
     how(e, &t);
-    assert_int_equal(dv__text_take(&t, &s), DV_OK);
+    assert_int_equal(dv__strbuf_detach(&t, &s), DV_OK);
     return s;
 }
 
@@ -75,7 +75,7 @@ static void test_rows(void **state)
             assert_string_equal(json, rows[i].json);
         dv__lexer_init(&lx, s);
         assert_int_equal(dv__expr_parse(&lx, &arena, &again), DV_OK);
-        assert_true(dv__expr_equal(e, again));
+        assert_true(dv__exprs_are_equal(e, again));
         dv__free(s);
         dv__free(json);
         dv__arena_deinit(&arena);
@@ -99,14 +99,14 @@ static void test_sums(void **state)
         dv__arena arena = { 0 };
         dv__lexer lx;
         dv__expr *e;
-        dv__text t = { 0 };
+        dv__strbuf t = { 0 };
         dv__lexer_init(&lx, lists[i].text);
-        while (lx.token.kind != DV__TOKEN_END && !dv__expr_parse_sum(&lx, &arena, &e)) {
+        while (lx.token.kind != DV__TOKEN_END && !dv__expr_parse_dim(&lx, &arena, &e)) {
             dv__expr_print(e, &t);
-            dv__text_puts(&t, "|");
+            dv__strbuf_append_str(&t, "|");
         }
         assert_string_equal(t.data, lists[i].printed);
-        dv__text_deinit(&t);
+        dv__strbuf_deinit(&t);
         dv__arena_deinit(&arena);
     }
 }
@@ -139,7 +139,7 @@ static void test_errors(void **state)
         dv__lexer_init(&lx, wrong[i].text);
         int status = dv__expr_parse(&lx, &arena, &e);
         if (!status && lx.token.kind != DV__TOKEN_END)
-            status = dv__lexer_unexpected(&lx, "the end");
+            status = dv__lexer_fail_expected(&lx, "the end");
         assert_true(status < 0);
         if (strncmp(dv_last_error(), wrong[i].message, strlen(wrong[i].message)) != 0)
             fail_msg("%s: %s", wrong[i].text, dv_last_error());
@@ -168,13 +168,13 @@ static void test_floor(void **state)
     };
     int64_t out;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        assert_true(dv__floordiv(good[i].a, good[i].b, &out) && out == good[i].div);
-        assert_true(dv__floormod(good[i].a, good[i].b, &out) && out == good[i].mod);
+        assert_true(dv__int_try_floordiv(good[i].a, good[i].b, &out) && out == good[i].div);
+        assert_true(dv__int_try_floormod(good[i].a, good[i].b, &out) && out == good[i].mod);
     }
-    assert_false(dv__floordiv(1, 0, &out));
-    assert_false(dv__floormod(1, 0, &out));
-    assert_false(dv__floordiv(INT64_MIN, -1, &out));
-    assert_true(dv__floormod(INT64_MIN, -1, &out) && out == 0);
+    assert_false(dv__int_try_floordiv(1, 0, &out));
+    assert_false(dv__int_try_floormod(1, 0, &out));
+    assert_false(dv__int_try_floordiv(INT64_MIN, -1, &out));
+    assert_true(dv__int_try_floormod(INT64_MIN, -1, &out) && out == 0);
 }
 
 static int parse_and_print(void *text)
@@ -182,13 +182,13 @@ static int parse_and_print(void *text)
     dv__arena arena = { 0 };
     dv__lexer lx;
     dv__expr *e;
-    dv__text t = { 0 };
+    dv__strbuf t = { 0 };
     dv__lexer_init(&lx, text);
     int status = dv__expr_parse(&lx, &arena, &e);
     if (!status) {
         char *s;
         dv__expr_print(e, &t);
-        status = dv__text_take(&t, &s);
+        status = dv__strbuf_detach(&t, &s);
         dv__free(s);
     }
     dv__arena_deinit(&arena);

@@ -77,25 +77,25 @@ static int run(enum which which, const char *schema_text, const char *text, char
 {
     dv__schema *schema;
     dv__arena arena = { 0 };
-    dv__native *native = NULL;
+    dv__decomposition *native = NULL;
     dv__formula *formula = NULL;
     *json = NULL;
     int status = dv__schema_parse(schema_text, &schema);
     if (status)
         return status;
     if (which == NATIVE)
-        status = dv__native_parse(text, "my::f", schema, lookup, NULL, &arena, &native);
+        status = dv__decomposition_parse(text, "my::f", schema, lookup, NULL, &arena, &native);
     else if (which == GRADIENT)
         status = dv__gradient_parse(text, "my::f", schema, lookup, NULL, &arena, &formula);
     else
         status = dv__tangent_parse(text, "my::f", schema, lookup, NULL, &arena, &formula);
     if (!status) {
-        dv__text to = { 0 };
+        dv__strbuf to = { 0 };
         if (which == NATIVE)
-            dv__native_json(native, "", schema, &to);
+            dv__decomposition_json(native, "", schema, &to);
         else
             dv__formula_json(formula, "", schema, &to);
-        status = dv__text_take(&to, json);
+        status = dv__strbuf_detach(&to, json);
     }
     dv__arena_deinit(&arena);
     dv__schema_free(schema);

@@ -84,7 +84,7 @@ static void described(void **state)
     assert_non_null(strstr(json, "add_into_f32"));
     CALL_OK(dv_operator_describe(op, &words));
     assert_non_null(strstr(words, "the functional form of tc::add_into("));
-    assert_true(dv_operator_has_rows(op, DV_CPU));
+    assert_true(dv_operator_has_kernels(op, DV_CPU));
     dv_free(json);
     dv_free(words);
     dv_operator_unref(op);

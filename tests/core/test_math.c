@@ -12,7 +12,8 @@
 /* Of two calls one has a large result. */
 static dv_context *other_context(void)
 {
-    static dv_context contexts[2] = { { .size = sizeof(dv_context) }, { .size = sizeof(dv_context), .flags = DV_CTX_LARGE } };
+    static dv_context contexts[2] = { { .size = sizeof(dv_context) },
+        { .size = sizeof(dv_context), .flags = DV_CTX_EXCEEDS_CACHE } };
     static int n;
     return &contexts[n++ % 2];
 }
@@ -175,7 +176,7 @@ F32(F32_TEST)
 OF_TYPE(OF_TYPE_TEST)
 
 /* Blocks of 16-bit types: each way to convert them gives what the C functions give; of NaN, some NaN. */
-static void check_isa(const dv_isa *isa, uint32_t dtype)
+static void check_isa(const dv_isa_functions *isa, uint32_t dtype)
 {
     const uint32_t stride = getenv("DOVETAIL_ALL_FLOATS") ? 1 : 1031, nan = dtype == DV_DTYPE_bf16 ? 0x7f80 : 0x7c00;
     float in[DV_BLOCK], out[DV_BLOCK];
@@ -289,13 +290,13 @@ static void one_line(void **state)
     X(negation, out = dv_select((x > 0) == 0, x, i), x > 0 ? i : x)                     \
     X(constant, const dv_real one = { 1 }; out = one - x, 1 - x)                        \
     X(hidden, out = POSITIVE(x), x > 0)                                                 \
-    X(all, out = dv_all(frame.by), by)                                                  \
+    X(all, out = dv_splat(frame.by), by)                                                \
     X(clamp, out = dv_min(dv_max(x, -1), (dv_number)frame.by), fminf(fmaxf(x, -1), by)) \
     X(relu, out = dv_select(x > 0, x, 0), x > 0 ? x : 0)                                \
     X(flags, out = dv_select(i, 1, 0), i != 0)                                          \
     X(product, const dv_real m = x > 0; out = x * m, x > 0 ? x : 0 * x)                 \
     X(masked, out = dv_select(i, x, 0), i != 0 ? x : 0)                                 \
-    X(left, out = x; if (frame.by > 0) break; out = dv_all(9), by > 0 ? x : 9)          \
+    X(left, out = x; if (frame.by > 0) break; out = dv_splat(9), by > 0 ? x : 9)        \
     X(chosen, out = frame.by > 0 ? x : i, by > 0 ? x : i)                               \
     X(times, for (int k = 0; k < 3; k++) out += x, 0 * i + ((x + x) + x))               \
     X(logs, out = dv_log1p(dv_exp(-dv_abs(x))) + dv_max(x, 0), logf(1 + expf(-fabsf(x))) + fmaxf(x, 0))
@@ -312,7 +313,7 @@ struct lines {
         (void)x, (void)i, (void)by;                                \
         return (double)(EXACT);                                    \
     }
-DV_ELEMENTWISE_PLAIN(
+DV_ELEMENTWISE_SCALAR(
     plain_line, struct lines, (x, i), (out), if (x > 0 && i > 0) out = powf((float)x, 2);
     else { out = x != x ? 1 : (dv_real)(int)x; })
 static double plain_exact(float x, float i, float by)
@@ -399,12 +400,12 @@ static void misfits(void **state)
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &one_x, 0, &to }), DV_OK);
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &short_x, 0, &to }), DV_EINVAL);
     assert_string_equal(misfit,
-        "an elementwise row needs as many elements of 'i' as of its first result: 40 (or 1, or the shape of the "
+        "an elementwise kernel needs as many elements of 'i' as of its first result: 40 (or 1, or the shape of the "
         "last dims; with .split, of a part), found 39");
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ NULL, &tx, 0, &to }), DV_EINVAL);
-    assert_string_equal(misfit, "an elementwise row needs 'x', which is None");
+    assert_string_equal(misfit, "an elementwise kernel needs 'x', which is None");
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &strange, 0, &to }), DV_EINVAL);
-    assert_string_equal(misfit, "an elementwise row needs 'i' of a number type or bool, found type code 1 of 16 bits");
+    assert_string_equal(misfit, "an elementwise kernel needs 'i' of a number type or bool, found type code 1 of 16 bits");
 }
 
 /* An element's bits are the same whatever the others of its block are. */

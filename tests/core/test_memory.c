@@ -93,7 +93,7 @@ static int run_gradient(void *site)
     return status;
 }
 
-static void tell(void *user, const dv_row_report *row) { (void)user, (void)row; }
+static void tell(void *user, const dv_kernel_report *row) { (void)user, (void)row; }
 static int explain_site(void *site) { return dv_explain(dv_site_operator(site), dv_site_args(site), nargs_of(site), tell, NULL); }
 
 /* Uses operators with lists of tensors, cases, views, decompositions and gradients whose formulas call operators with list
@@ -147,13 +147,13 @@ static const dv_value *unknown_arguments(dv_operator *op, bool tensors)
 static bool with_tensors;
 static int infer_partly(void *op)
 {
-    dv_known known[ROOM];
+    dv_partial_spec known[ROOM];
     return dv_infer_partial(op, unknown_arguments(op, with_tensors), dv_operator_nargs(op), known, dv_operator_nresults(op));
 }
 
 static int set_partly(void *op)
 {
-    dv_known known;
+    dv_partial_spec known;
     dv_partial *p;
     int status = dv_partial_new(op, unknown_arguments(op, with_tensors), dv_operator_nargs(op), &p);
     if (status)

@@ -49,7 +49,8 @@ static void make(odd *o, bool tame)
     o->t.shape = !tame && !draw(8) ? NULL : o->shape;
     o->t.strides = !tame && !draw(8) ? NULL : o->strides;
     o->t.data = o->data + ROOM / 2;
-    if (dv__tensor_sound(&o->t) && dv__extent(o->t.ndim, o->t.shape, o->t.strides, &low, &high) && (low < -LIMIT || high > LIMIT))
+    if (dv__tensor_is_valid(&o->t) && dv__try_find_element_range(o->t.ndim, o->t.shape, o->t.strides, &low, &high) &&
+        (low < -LIMIT || high > LIMIT))
         o->t.data = NULL;
 }
 
@@ -76,11 +77,12 @@ static dv_value value(size_t i, uint32_t type, bool result)
 static void free_new(dv_value *results, const dv_value *before, size_t n)
 {
     for (size_t r = 0; r < n; r++)
-        if (before[r].type == DV_VALUE_DEFAULT && results[r].type == DV_VALUE_TENSOR && dv__tensor_is_ours(results[r].as.tensor))
+        if (before[r].type == DV_VALUE_DEFAULT && results[r].type == DV_VALUE_TENSOR &&
+            dv__tensor_is_counted(results[r].as.tensor))
             dv_tensor_unref((dv_tensor *)(uintptr_t)results[r].as.tensor);
 }
 
-static void tell(void *user, const dv_row_report *row) { *(size_t *)user += strlen(row->reason); }
+static void tell(void *user, const dv_kernel_report *row) { *(size_t *)user += strlen(row->reason); }
 
 static size_t well, badly;
 static void expect_message(int status, const char *what)
@@ -176,7 +178,7 @@ static void nothing_given(void **state)
     CALL_FAILS(DV_EINVAL, "found NULL", dv_library_impl(NULL, "f", DV_KEY_CPU, NULL, NULL));
     CALL_FAILS(DV_EINVAL, "found NULL", dv_library_impl_fallthrough(NULL, "f", DV_KEY_CPU));
     CALL_FAILS(DV_EINVAL, "found NULL", dv_library_fallback(NULL, DV_KEY_CPU, NULL, NULL));
-    assert_false(dv_policy_enabled(NULL, false));
+    assert_false(dv_policy_is_enabled(NULL, false));
     assert_false(dv_tensor_is_contiguous(NULL));
     assert_true(dv_tensor_overlaps_itself(NULL) && dv_tensor_overlaps(NULL, NULL));
     CALL_FAILS(DV_ETYPE, "NULL", dv_tensor_copy(NULL, NULL));
@@ -211,15 +213,15 @@ static void nothing_given(void **state)
     X(dv_load(NULL, &lib)) \
     X(dv_load("x", NULL)) \
     X(dv_load_static(&dv_library_tc, NULL)) \
-    X(dv_file_content(NULL, hash)) \
-    X(dv_file_content("x", NULL)) \
+    X(dv_file_content_hash(NULL, hash)) \
+    X(dv_file_content_hash("x", NULL)) \
     X(dv_find(NULL, &op)) \
     X(dv_find("tc::swiglu", NULL)) \
     X(dv_library_find(NULL, "swiglu", &op)) \
     X(dv_library_find(tc, NULL, &op)) \
     X(dv_library_find(tc, "swiglu", NULL)) \
     X(dv_library_define(tc, NULL, NULL, &op)) \
-    X(dv_each_operator(NULL, NULL)) \
+    X(dv_for_each_operator(NULL, NULL)) \
     X(dv_functional(NULL, &op)) \
     X( dv_functional(swiglu, NULL)) \
     X(dv_operator_binary(NULL, &text, hash)) \
@@ -309,7 +311,7 @@ static void each_pointer(void **state)
     dv_site *site, *one;
     dv_partial *partial, *some;
     dv_result_spec specs[4];
-    dv_known known[4];
+    dv_partial_spec known[4];
     char *text, hash[33];
     double number;
     size_t n = 0;
@@ -334,9 +336,9 @@ static void each_pointer(void **state)
         fail_msg("%s: %s", #call, dv_last_error());
     REFUSED(ROW)
 #undef ROW
-    assert_false(dv_dtype_named(NULL) || dv_library_path(NULL) || dv_library_content(NULL) || dv_library_size(NULL));
+    assert_false(dv_dtype_named(NULL) || dv_library_path(NULL) || dv_library_content_hash(NULL) || dv_library_noperators(NULL));
     assert_false(dv_library_operator(NULL, 0) || dv_operator_ref(NULL) || dv_operator_nargs(NULL) || dv_operator_nresults(NULL));
-    assert_false(dv_operator_has_rows(NULL, DV_CPU) || dv_site_operator(NULL) || dv_site_args(NULL) || dv_site_ntensors(NULL));
+    assert_false(dv_operator_has_kernels(NULL, DV_CPU) || dv_site_operator(NULL) || dv_site_args(NULL) || dv_site_ntensors(NULL));
     assert_false(*dv_library_name(NULL) || *dv_operator_name(NULL) || *dv_operator_schema(NULL) || *dv_operator_doc(NULL) ||
         *dv_operator_tags(NULL));
     assert_true(dv_element_get(NULL, 3, f32) == 0);

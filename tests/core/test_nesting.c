@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "base/sanitized.h"
+#include "base/sanitizer.h"
 #include "dovetail.h"
 
 /* Operator that makes n nested calls; n < 0: without end. */

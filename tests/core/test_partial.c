@@ -104,7 +104,7 @@ static void results(void **state)
 {
     (void)state;
     dv_tensor x, y;
-    dv_known out, four[4];
+    dv_partial_spec out, four[4];
     const int64_t open[] = { -1, 4 }, five[] = { 1, 5 };
     dv_value args[3] = { dv_from_tensor(part_of(&x, DV_DTYPE_f32, 2, open)), unknown };
     CALL_OK(dv_infer_partial(find("swiglu"), args, 2, &out, 1));
@@ -127,7 +127,7 @@ static void results(void **state)
 static void nothing_is_refused_that_can_be(void **state)
 {
     (void)state;
-    dv_known out;
+    dv_partial_spec out;
     const dv_value args[5] = { unknown, unknown, unknown, unknown, unknown };
     CALL_OK(dv_infer_partial(find("mixed"), args, 5, &out, 1));
     assert_true(is(out.present, 1, 1) && is(out.value, 2, DV_MAX_NDIM) && !out.dtype.bits);
@@ -135,9 +135,9 @@ static void nothing_is_refused_that_can_be(void **state)
     CALL_FAILS(DV_EINVAL, "k >= 0", dv_infer_partial(find("mixed"), none, 5, &out, 1));
 }
 
-static dv_known exactly(int64_t i)
+static dv_partial_spec exactly(int64_t i)
 {
-    dv_known k = dv_unknown();
+    dv_partial_spec k = dv_partial_spec_unknown();
     k.value.least = k.value.most = i;
     return k;
 }
@@ -159,7 +159,7 @@ static void names(void **state)
     (void)state;
     dv_tensor tensors[3];
     const dv_tensor *list[2];
-    dv_known k;
+    dv_partial_spec k;
     dv_partial *p = mixed_of_two(tensors, list);
     CALL_OK(dv_partial_get(p, DV_PARTIAL_NAME, 0, 0, &k)); /* n */
     assert_true(k.value.least == 0 && k.value.step == 8 && !k.value.rest);
@@ -167,12 +167,12 @@ static void names(void **state)
     CALL_FAILS(DV_EINVAL, "", dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
     const dv_range no_ranges[] = { { 0, 99, -3, 0 }, { 0, 99, 8, -3 }, { 0, 99, 8, 19 }, { 0, 99, INT64_MIN, INT64_MIN } };
     for (size_t i = 0; i < 4; i++) {
-        k = dv_unknown();
+        k = dv_partial_spec_unknown();
         k.value = no_ranges[i];
         CALL_FAILS(DV_EINVAL, "expected a step of at least 0", dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
     }
     for (int64_t huge = INT64_MAX; huge > INT64_MAX - 3; huge--) { /* steps that large may be forgotten */
-        k = dv_unknown();
+        k = dv_partial_spec_unknown();
         k.value = (dv_range){ 0, INT64_MAX, huge, 8 };
         CALL_OK(dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
         CALL_OK(dv_partial_get(p, DV_PARTIAL_NAME, 0, 0, &k));
@@ -180,7 +180,7 @@ static void names(void **state)
     }
     dv_partial_free(p);
     p = mixed_of_two(tensors, list);
-    k = dv_unknown();
+    k = dv_partial_spec_unknown();
     k.value = (dv_range){ 16, 16, 0, 0 }; /* without a step */
     CALL_OK(dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
     k = exactly(16);
@@ -201,7 +201,7 @@ static void names(void **state)
     assert_true(is(k.value, 0, 1));
     CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
     assert_true(is(k.value, 2, 2) && is(k.sizes[1], 16, 16));
-    k = dv_unknown();
+    k = dv_partial_spec_unknown();
     k.string = (dv_string){ "C", 1 };
     CALL_FAILS(DV_EINVAL, "mode in", dv_partial_set(p, DV_PARTIAL_ARGUMENT, 4, 0, &k));
     char mode[] = "A"; /* it is copied */
@@ -219,13 +219,13 @@ static void names(void **state)
 static void cases(void **state)
 {
     (void)state;
-    dv_known k;
+    dv_partial_spec k;
     dv_partial *p;
     const dv_value args[2] = { unknown, unknown };
     CALL_OK(dv_partial_new(find("by_case"), args, 2, &p));
     CALL_OK(dv_partial_get(p, DV_PARTIAL_CASE, 0, 0, &k));
     assert_true(k.value.least == 0 && k.value.most == 1);
-    k = dv_unknown();
+    k = dv_partial_spec_unknown();
     k.string = (dv_string){ "A", 1 };
     CALL_OK(dv_partial_set(p, DV_PARTIAL_ARGUMENT, 1, 0, &k));
     CALL_OK(dv_partial_get(p, DV_PARTIAL_CASE, 0, 0, &k));
@@ -245,7 +245,7 @@ static void lists(void **state)
     const int64_t shape[] = { -1, 2 };
     dv_tensor x;
     dv_partial *p;
-    dv_known k;
+    dv_partial_spec k;
     const dv_value args[2] = { dv_from_tensor(part_of(&x, DV_DTYPE_f32, 2, shape)), dv_from_int(3) };
     CALL_OK(dv_partial_new(find("split_copy"), args, 2, &p));
     CALL_OK(dv_partial_get(p, DV_PARTIAL_RESULT, 0, 0, &k));
@@ -272,7 +272,7 @@ static void sums(void **state)
     const dv_tensor *list[] = { part_of(&tensors[0], DV_DTYPE_f32, 2, any), part_of(&tensors[1], DV_DTYPE_f32, 2, three) };
     const dv_value args[2] = { dv_from_tensors(list, 2), dv_from_tensor(part_of(&last, DV_DTYPE_f32, 2, any)) };
     dv_partial *p;
-    dv_known k = exactly(10);
+    dv_partial_spec k = exactly(10);
     CALL_OK(dv_partial_new(find("joined"), args, 2, &p));
     CALL_OK(dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k)); /* total(n), of xs{i}[n{i} m] */
     CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
@@ -290,7 +290,7 @@ static void axes_and_elements(void **state)
 {
     (void)state;
     enum { X, IDS, DIM, N = 0, K, A, B };
-    dv_known k;
+    dv_partial_spec k;
     dv_partial *p;
     const dv_value args[3] = { unknown, unknown, unknown };
     CALL_OK(dv_partial_new(find("around"), args, 3, &p));
@@ -350,7 +350,7 @@ static void elements(void **state)
         for (int given = 0; given < 2; given++) {
             const dv_value args[3] = { dv_from_tensor(&x), unknown, given ? dv_from_int(rows[i].n) : unknown };
             dv_partial *p;
-            dv_known k = exactly(rows[i].n);
+            dv_partial_spec k = exactly(rows[i].n);
             CALL_OK(dv_partial_new(find(rows[i].op), args, 3, &p));
             if (!given)
                 CALL_OK(dv_partial_set(p, DV_PARTIAL_ARGUMENT, 2, 0, &k));
@@ -370,7 +370,7 @@ static void contradictions(void **state)
     const int64_t many[] = { 300000 }, six[] = { 6 };
     dv_tensor x;
     dv_partial *p;
-    dv_known k = exactly(3);
+    dv_partial_spec k = exactly(3);
     const dv_value args[3] = { dv_from_tensor(part_of(&x, DV_DTYPE_f32, 1, many)), unknown, unknown };
     CALL_FAILS(DV_EINVAL, "found n = ?, e = 300000", dv_partial_new(find("close_to"), args, 3, &p));
     part_of(&x, DV_DTYPE_f32, 1, six);
@@ -378,10 +378,10 @@ static void contradictions(void **state)
     CALL_FAILS(
         DV_EINVAL, "argument 'x': expected a number of dims of 1, found 3", dv_partial_set(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
     CALL_FAILS(DV_EINVAL, "name 'e': expected a value of 6, found 3", dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
-    k = dv_unknown();
+    k = dv_partial_spec_unknown();
     k.sizes[0] = (dv_range){ 7, 9, 1, 0 };
     CALL_FAILS(DV_EINVAL, "expected size 0 to be 6, found 7 to 9", dv_partial_set(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
-    k = dv_unknown();
+    k = dv_partial_spec_unknown();
     k.dtype = dv_dtype_from_key(DV_DTYPE_i8);
     CALL_FAILS(DV_EINVAL, "argument 'ids': its dtype does not fit", dv_partial_set(p, DV_PARTIAL_ARGUMENT, 1, 0, &k));
     CALL_FAILS(DV_EINVAL, "argument 'n': expected an element below 1, found 2", dv_partial_get(p, DV_PARTIAL_ARGUMENT, 2, 2, &k));
@@ -396,7 +396,7 @@ static void strides(void **state)
     const int64_t open[] = { -1, 0, 4 }, given[] = { 1, 9, 100 }, five[] = { 5, 1, 4 };
     dv_tensor x;
     dv_partial *p;
-    dv_known k;
+    dv_partial_spec k;
     dv_value args[3] = { dv_from_tensor(part_of(&x, DV_DTYPE_f32, 3, open)), unknown };
     CALL_OK(dv_partial_new(find("swiglu"), args, 2, &p));
     CALL_OK(dv_partial_get(p, DV_PARTIAL_STRIDES, 0, 0, &k));
@@ -425,7 +425,7 @@ static void shape_functions(void **state)
     const int64_t shape[] = { 2, 3 }, given[] = { 3, 1 };
     dv_tensor x;
     dv_partial *p;
-    dv_known k = exactly(4);
+    dv_partial_spec k = exactly(4);
     part_of(&x, DV_DTYPE_f32, 2, shape);
     x.strides = given;
     const dv_value args[2] = { dv_from_tensor(&x), unknown };
@@ -451,12 +451,12 @@ static void sizes(void **state)
 {
     (void)state;
     dv_partial *p;
-    dv_known k = dv_unknown();
+    dv_partial_spec k = dv_partial_spec_unknown();
     const dv_value args[3] = { unknown, unknown, unknown };
     CALL_OK(dv_partial_new(find("six"), args, 3, &p));
     k.sizes[0] = k.sizes[2] = (dv_range){ 5, 5, 1, 0 };
     CALL_OK(dv_partial_set(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
-    k = dv_unknown();
+    k = dv_partial_spec_unknown();
     k.sizes[2] = (dv_range){ 6, 6, 1, 0 }; /* not 5: there is no such dim */
     CALL_OK(dv_partial_set(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
     CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
@@ -472,7 +472,7 @@ static void sizes(void **state)
     dv_tensor x;
     const dv_value two[2] = { dv_from_tensor(part_of(&x, DV_DTYPE_f64, 2, large)), unknown };
     CALL_OK(dv_partial_new(find("swiglu"), two, 2, &p));
-    k = dv_unknown();
+    k = dv_partial_spec_unknown();
     k.sizes[1] = (dv_range){ INT64_C(1) << 20, INT64_MAX, 1, 0 };
     CALL_FAILS(DV_EINVAL, "no call fits", dv_partial_set(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
     k.sizes[1].least = INT64_C(1) << 19;
@@ -480,7 +480,7 @@ static void sizes(void **state)
     dv_partial_free(p);
     const int64_t rows[] = { INT64_C(1) << 40, 1 }, columns[] = { 1, INT64_C(1) << 30 };
     dv_tensor y;
-    dv_known four[4];
+    dv_partial_spec four[4];
     const dv_value wide[3] = { dv_from_tensor(part_of(&x, DV_DTYPE_f32, 2, rows)),
         dv_from_tensor(part_of(&y, DV_DTYPE_f32, 2, columns)), dv_from_ints((const int64_t[]){ 1, 0 }, 2) };
     CALL_FAILS(
@@ -490,7 +490,7 @@ static void sizes(void **state)
 static void misuse(void **state)
 {
     (void)state;
-    dv_known out;
+    dv_partial_spec out;
     dv_partial *p;
     CALL_FAILS(DV_ENOTSUP, "no contract", dv_infer_partial(find("bare"), &unknown, 1, &out, 1));
     CALL_FAILS(DV_EINVAL, "NULL", dv_infer_partial(NULL, NULL, 0, &out, 1));
@@ -512,7 +512,7 @@ static int without_memory(void *nothing)
     const dv_tensor *list[2] = { part_of(&tensors[1], 0, -1, NULL), part_of(&tensors[2], 0, -1, NULL) };
     const dv_value args[5] = { unknown, dv_from_tensor(part_of(&tensors[0], 0, -1, NULL)), dv_from_tensors(list, 2), unknown,
         unknown };
-    dv_known k = exactly(16), out;
+    dv_partial_spec k = exactly(16), out;
     dv_partial *p;
     int status = dv_partial_new(find("mixed"), args, 5, &p);
     if (!status)

@@ -14,7 +14,7 @@
 #include <pthread.h>
 
 #define DV_STATIC
-#include "registry/internal.h"
+#include "registry/registry_internal.h"
 #include "failing.h"
 
 struct f {
@@ -65,15 +65,15 @@ static void decisions(char out[9])
     dv_operator *ops[] = { f, f_other, g, plain };
     for (int i = 0; i < 4; i++)
         for (int fuses = 0; fuses < 2; fuses++) {
-            const bool on = dv_policy_enabled(ops[i], fuses);
+            const bool on = dv_policy_is_enabled(ops[i], fuses);
             out[i + 4 * fuses] = on ? '1' : '0';
             for (int again = 0; again < 2; again++)
-                assert_int_equal(dv__policy_decide(ops[i], fuses), on);
+                assert_int_equal(dv__policy_decide_if_enabled(ops[i], fuses), on);
         }
     out[8] = 0;
 }
 
-/* f, f.other, g, plain; then the same when the host fuses. plain has no native form: always on. */
+/* f, f.other, g, plain; then the same when the host fuses. plain has no decomposition: always on. */
 static const struct {
     const char *text, *expected;
 } rows[] = {
@@ -125,10 +125,10 @@ static void test_classes(void **state) /* without a first word they follow vllm-
         { "none", false, false }, { "none,+norm", true, true }, { "all,-norm", false, false }, { "+norm", true, true } };
     for (size_t i = 0; i < sizeof rows_of / sizeof rows_of[0]; i++) {
         assert_int_equal(dv_policy_set(rows_of[i].text), DV_OK);
-        assert_int_equal(dv_policy_enabled_class("norm", false), rows_of[i].on);
-        assert_int_equal(dv_policy_enabled_class("norm", true), rows_of[i].fused);
+        assert_int_equal(dv_policy_is_class_enabled("norm", false), rows_of[i].on);
+        assert_int_equal(dv_policy_is_class_enabled("norm", true), rows_of[i].fused);
     }
-    assert_false(dv_policy_enabled_class(NULL, false));
+    assert_false(dv_policy_is_class_enabled(NULL, false));
     assert_int_equal(dv_policy_set(NULL), DV_OK);
 }
 
@@ -275,28 +275,29 @@ static void test_environment(void **state)
 
 static int count(void *user, const char *name, uint64_t enabled, uint64_t disabled)
 {
-    dv__text *t = user;
-    dv__text_add(t, "%s %llu %llu; ", name, (unsigned long long)enabled, (unsigned long long)disabled);
+    dv__strbuf *t = user;
+    dv__strbuf_printf(t, "%s %llu %llu; ", name, (unsigned long long)enabled, (unsigned long long)disabled);
     return 0;
 }
 
 static void test_counts(void **state)
 {
     (void)state;
-    dv__text t = { 0 };
-    atomic_store(&f->enabled, 0), atomic_store(&f->disabled, 0), atomic_store(&g->enabled, 0), atomic_store(&g->disabled, 0);
-    atomic_store(&plain->enabled, 0), atomic_store(&f_other->enabled, 0), atomic_store(&f_other->disabled, 0);
+    dv__strbuf t = { 0 };
+    atomic_store(&f->enabled_calls, 0), atomic_store(&f->disabled_calls, 0), atomic_store(&g->enabled_calls, 0),
+        atomic_store(&g->disabled_calls, 0);
+    atomic_store(&plain->enabled_calls, 0), atomic_store(&f_other->enabled_calls, 0), atomic_store(&f_other->disabled_calls, 0);
     dv_policy_set("all,-g");
     for (int i = 0; i < 3; i++)
-        dv__policy_decide(f, false);
-    dv__policy_decide(g, true);
-    dv__policy_decide(plain, true);
+        dv__policy_decide_if_enabled(f, false);
+    dv__policy_decide_if_enabled(g, true);
+    dv__policy_decide_if_enabled(plain, true);
     dv_policy_set("vllm-default");
-    dv__policy_decide(f, true);
+    dv__policy_decide_if_enabled(f, true);
     dv_policy_set(NULL);
     assert_int_equal(dv_policy_counts(count, &t), 0);
     assert_string_equal(t.data, "pol::f 3 1; pol::f.other 0 0; pol::g 0 1; pol::plain 1 0; ");
-    dv__text_deinit(&t);
+    dv__strbuf_deinit(&t);
 }
 
 static int set_and_unset(void *arg)

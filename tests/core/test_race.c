@@ -10,7 +10,7 @@
 #include <pthread.h>
 
 #define DV_STATIC
-#include "registry/internal.h"
+#include "registry/registry_internal.h"
 
 struct f {
     const dv_tensor *x;
@@ -110,15 +110,15 @@ static void *settings(void *arg)
 /* What a call does with an operator. */
 static void use(dv_operator *op)
 {
-    const dv__table *t = atomic_load_explicit(&op->table, memory_order_acquire);
+    const dv__dispatch_table *t = atomic_load_explicit(&op->table, memory_order_acquire);
     size_t n = 0;
     for (int key = 0; key < DV_KEY_RUNTIME_COUNT; key++)
-        for (size_t i = 0; i < t->entries[key].nrows; i++) {
-            const dv__row *row = t->entries[key].rows[i];
-            n += dv__isa_available(row->isas) && row->run && row->binding->n == 2 && *row->provider;
+        for (size_t i = 0; i < t->entries[key].nkernels; i++) {
+            const dv__kernel *row = t->entries[key].kernels[i];
+            n += dv__isa_is_available(row->isas) && row->run && row->binding->n == 2 && *row->provider;
         }
     expect(n > 0);
-    dv__policy_decide(op, false);
+    dv__policy_decide_if_enabled(op, false);
 }
 
 /* A call gives one of the results that it may, or says that the operator is gone. */
@@ -172,7 +172,7 @@ static void *listers(void *arg)
     (void)arg;
     while (!atomic_load(&done)) {
         int n = 0;
-        expect(!dv_each_operator(count, &n));
+        expect(!dv_for_each_operator(count, &n));
         expect(n == 2 || n == 3);
     }
     return NULL;

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/sanitized.h"
+#include "base/sanitizer.h"
 #include "call_ops.h"
 
 /* ---- Texts of n parts ---- */

@@ -43,10 +43,10 @@ static void test_structure(void **state)
     assert_true(s->args[3].def.value.as.f == 2);
     assert_int_equal(s->args[4].def.value.type, DV_VALUE_DTYPE);
     assert_int_equal(dv_dtype_key(s->args[4].def.value.as.dtype), DV_DTYPE_f16);
-    assert_true(dv__argument_writes(&s->args[5]));
+    assert_true(dv__argument_is_written(&s->args[5]));
     assert_string_equal(s->args[5].alias->element->before[0], "a");
-    assert_int_equal(dv__schema_arg(s, "t"), 4);
-    assert_int_equal(dv__schema_arg(s, "nothing"), -1);
+    assert_int_equal(dv__schema_find_argument_index(s, "t"), 4);
+    assert_int_equal(dv__schema_find_argument_index(s, "nothing"), -1);
     dv__schema_free(s);
 }
 
@@ -359,16 +359,16 @@ static const char *const everything =
 static int parse_and_print(void *text)
 {
     dv__schema *s = NULL;
-    dv__text print = { 0 }, json = { 0 };
+    dv__strbuf print = { 0 }, json = { 0 };
     char *printed = NULL, *as_json = NULL;
     int status = dv__schema_parse(text, &s);
     if (!status) {
         dv__schema_print(s, &print);
-        status = dv__text_take(&print, &printed);
+        status = dv__strbuf_detach(&print, &printed);
     }
     if (!status) {
         dv__schema_json(s, &json);
-        status = dv__text_take(&json, &as_json);
+        status = dv__strbuf_detach(&json, &as_json);
     }
     if (!status)
         assert_string_equal(printed, s->text);

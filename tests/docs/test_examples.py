@@ -120,7 +120,7 @@ def test_the_lines_of_elementwise_operators(tmp_path):
 DV_ELEMENTWISE(f{i}_row, struct f{i}, ({inputs}), ({results}), {line})
 DV_OPERATOR(f{i}, struct f{i}, ({inputs}, low, high, scale, rate{'' if place else ', ' + results}),
     .schema = "f{i}({tensors}, float low=-1.0, float high=2.0, float scale=0.01, float rate=0.5) -> {returns}",
-    .contract = "{typed}{made}; parallel(*s)", .kernels = DV_KERNELS(DV_ELEMENTWISE_ROWS(struct f{i}, f{i}_row, "f32", .split = 1024)));
+    .contract = "{typed}{made}; parallel(*s)", .kernels = DV_KERNELS(DV_ELEMENTWISE_KERNELS(struct f{i}, f{i}_row, "f32", .split = 1024)));
 """
         names.append(f"&dv_op_f{i}")
     source = tmp_path / "lines.c"

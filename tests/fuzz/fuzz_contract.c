@@ -73,12 +73,11 @@ static dv_value value(const dv__type *type, struct source *s, struct room *room)
     case DV__TYPE_TENSOR: return dv_from_tensor(tensor(s, room));
     case DV__TYPE_INT:
     case DV__TYPE_SYMINT: return dv_from_int(number(s));
-    case DV__TYPE_FLOAT:
-    case DV__TYPE_SYMFLOAT: return dv_from_float((double)number(s) / 3);
+    case DV__TYPE_FLOAT: return dv_from_float((double)number(s) / 3);
     case DV__TYPE_BOOL: return dv_from_bool(byte(s) & 1);
-    case DV__TYPE_STR: return dv_from_string(strings[byte(s) % 8]);
+    case DV__TYPE_STRING: return dv_from_string(strings[byte(s) % 8]);
     case DV__TYPE_SCALAR: return byte(s) & 1 ? dv_from_int(number(s)) : dv_from_float((double)number(s));
-    case DV__TYPE_SCALAR_TYPE: return dv_from_dtype(dv_dtype_from_key(dtypes[byte(s) % 10]));
+    case DV__TYPE_DTYPE: return dv_from_dtype(dv_dtype_from_key(dtypes[byte(s) % 10]));
     case DV__TYPE_LIST: {
         const unsigned n = byte(s) % 5;
         const dv__type *element = type->elems[0]->kind == DV__TYPE_OPTIONAL ? type->elems[0]->elems[0] : type->elems[0];
@@ -104,19 +103,19 @@ static dv_value value(const dv__type *type, struct source *s, struct room *room)
 static void result(const dv__contract *c, dv__solution *s, const dv_value *args, size_t i, int64_t place, const dv_tensor *given,
     const char *text)
 {
-    const int32_t used = s->pool_used;
-    dv__output out;
+    const int32_t used = s->pool_count;
+    dv__result_metadata out;
     dv_clear_error();
-    if (place < 0 ? dv__contract_output(c, args, s, i, &out) : dv__contract_element(c, args, s, i, place, &out)) {
+    if (place < 0 ? dv__contract_eval_result(c, args, s, i, &out) : dv__contract_eval_list_result(c, args, s, i, place, &out)) {
         require(*dv_last_error() != 0, "output: no message", text);
         return;
     }
-    require(out.ndim >= -1 && out.ndim <= DV_MAX_NDIM && s->pool_used <= DV__SHAPE_POOL, "output: a wrong rank", text);
+    require(out.ndim >= -1 && out.ndim <= DV_MAX_NDIM && s->pool_count <= DV__SHAPE_POOL_SIZE, "output: a wrong rank", text);
     for (int32_t d = 0; d < out.ndim; d++)
         require(out.shape[d] >= 0, "output: a negative size", text);
     if (given)
-        dv__contract_check_given(c, args, s, i, place, given);
-    s->pool_used = used;
+        dv__contract_check_out(c, args, s, i, place, given);
+    s->pool_count = used;
 }
 
 static void call(const dv__contract *c, const dv__schema *schema, struct source *source, const char *text)
@@ -141,19 +140,19 @@ static void call(const dv__contract *c, const dv__schema *schema, struct source 
     for (size_t i = 0; i < schema->nreturns; i++) {
         int64_t count;
         dv_clear_error();
-        if (dv__contract_count(c, args, &s, i, &count)) {
+        if (dv__contract_eval_list_length(c, args, &s, i, &count)) {
             require(*dv_last_error() != 0, "count: no message", text);
             continue;
         }
         for (int64_t place = count < 0 ? -1 : 0; place < (count > 4 ? 4 : count) || place < 0; place++)
             result(c, &s, args, i, place, room.ntensors ? &room.tensors[0] : NULL, text);
     }
-    dv__contract_workspace(c, args, &s, &bytes);
-    dv__contract_flops(c, args, &s, &real);
-    dv__contract_bytes(c, args, &s, &real);
+    dv__contract_eval_workspace(c, args, &s, &bytes);
+    dv__contract_eval_flops(c, args, &s, &real);
+    dv__contract_eval_bytes(c, args, &s, &real);
     for (size_t slot = 0; slot < schema->nargs + schema->nreturns; slot++)
-        dv__contract_split(c, &s, slot, &leading);
-    dv__contract_split_flattens(c, &s);
+        dv__contract_try_get_split_dims(c, &s, slot, &leading);
+    dv__contract_can_flatten_split(c, &s);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -179,10 +178,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             if (dv__contract_parse(contract, "fuzz::f", schema, &c)) {
                 require(!c && *dv_last_error() != 0, "parse: no message", text);
             } else {
-                dv__text words = { 0 };
+                dv__strbuf words = { 0 };
                 dv__contract_describe(c, &words);
                 dv__contract_json(c, &words);
-                dv__text_deinit(&words);
+                dv__strbuf_deinit(&words);
                 for (int i = 0; i < 4; i++)
                     call(c, schema, &source, contract);
             }

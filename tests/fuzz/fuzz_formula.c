@@ -59,19 +59,19 @@ static int lookup(void *user, const char *name, size_t i, const dv__schema **out
 static char *run(unsigned kind, const dv__schema *schema, const char *text)
 {
     dv__arena arena = { 0 };
-    dv__native *native = NULL;
+    dv__decomposition *native = NULL;
     dv__formula *formula = NULL;
     char *json = NULL;
-    const int status = kind == 0 ? dv__native_parse(text, "my::f", schema, lookup, NULL, &arena, &native)
+    const int status = kind == 0 ? dv__decomposition_parse(text, "my::f", schema, lookup, NULL, &arena, &native)
         : kind == 1              ? dv__gradient_parse(text, "my::f", schema, lookup, NULL, &arena, &formula)
                                  : dv__tangent_parse(text, "my::f", schema, lookup, NULL, &arena, &formula);
     if (!status) {
-        dv__text to = { 0 };
+        dv__strbuf to = { 0 };
         if (kind == 0)
-            dv__native_json(native, text, schema, &to);
+            dv__decomposition_json(native, text, schema, &to);
         else
             dv__formula_json(formula, text, schema, &to);
-        require(!dv__text_take(&to, &json), "json", text);
+        require(!dv__strbuf_detach(&to, &json), "json", text);
     } else {
         require(*dv_last_error() && strstr(dv_last_error(), "my::f"), "a message", text);
         require(!native && !formula, "nothing on failure", text);

@@ -20,9 +20,9 @@ static bool readable(const dv__argument *a)
 {
     const dv_value *v = &a->def.value;
     const dv__type *t = a->type->kind == DV__TYPE_OPTIONAL ? a->type->elems[0] : a->type;
-    if (a->def.has &&
+    if (a->def.is_set &&
         (v->type == DV_VALUE_DEVICE || v->type == DV_VALUE_COMPLEX || v->type == DV_VALUE_COMPLEXES ||
-            (v->type == DV_VALUE_STRING && t->kind != DV__TYPE_STR)))
+            (v->type == DV_VALUE_STRING && t->kind != DV__TYPE_STRING)))
         return false;
     for (const dv__alias *x = a->alias; x; x = x->element)
         if ((x->nbefore && x->before[0][0] == '$') || (x->nafter > 1 && !strcmp(x->after[0], "*")))
@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1);
     dv__schema *s, *again;
-    dv__text json = { 0 };
+    dv__strbuf json = { 0 };
     if (!text)
         return 0;
     memcpy(text, data, size);
@@ -61,12 +61,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     dv__schema_validate(s);
     require(!dv__schema_check_compatible(s, s), "not compatible with itself", text);
     if (!dv__schema_parse(s->text, &again)) {
-        require(dv__schema_equal(s, again) || !all_readable(s), "reads back as something else", text);
+        require(dv__schemas_are_equal(s, again) || !all_readable(s), "reads back as something else", text);
         dv__schema_free(again);
     } else {
         require(!all_readable(s), "does not read back", text);
     }
-    dv__text_deinit(&json);
+    dv__strbuf_deinit(&json);
     dv__schema_free(s);
     free(text);
     return 0;

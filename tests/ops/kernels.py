@@ -1,4 +1,4 @@
-"""Runs single kernel rows of an operator binary straight from its descriptor, with no runtime between: every row, also those that the
+"""Runs single kernels of an operator binary straight from its descriptor, with no runtime between: every row, also those that the
 dispatcher would not choose, can be compared with an oracle. What it reads is the ABI of dovetail_op.h."""
 import ctypes as C
 import os

@@ -1,5 +1,5 @@
 """The shipped operators as users call them: every call site (docs/site.md) of ops/<name>/cases.txt on NumPy arrays and on torch tensors; own kernels against
-native forms; gradients, and gradients of gradients, against differences."""
+decompositions; gradients, and gradients of gradients, against differences."""
 import json
 import pathlib
 import re
@@ -76,7 +76,7 @@ def test_kernels_agree_with_native_forms(case, host):
     if host == "numpy" and any(isinstance(a, torch.Tensor) and a.dtype == torch.bfloat16 for a in args):
         pytest.skip("NumPy has no bf16")
     if name == "rotary_embedding" or not json.loads(op.json())["native"]:
-        pytest.skip("has no native form")
+        pytest.skip("has no decomposition")
     give = copies if host == "torch" else arrays
     mine, theirs = give(args), give(args)
     with dovetail.policy("all"):

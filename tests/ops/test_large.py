@@ -15,7 +15,7 @@ FLAGS = """
 struct flags { const dv_tensor *x; dv_tensor *out; };
 static int flags(dv_context *ctx, const struct flags *a)
 {
-    ((uint8_t *)a->out->data)[0] = (uint8_t)(ctx->flags & DV_CTX_LARGE);
+    ((uint8_t *)a->out->data)[0] = (uint8_t)(ctx->flags & DV_CTX_EXCEEDS_CACHE);
     return DV_OK;
 }
 #define FLAGS(name, more) DV_OPERATOR(name, struct flags, (x, out), .schema = #name "(Tensor x) -> Tensor out", \\

@@ -25,7 +25,7 @@ struct sum { const dv_tensor *x, *y; dv_dtype dtype; dv_tensor *out; };
 DV_ELEMENTWISE(sum, struct sum, (x, y), (out), out = x + y)
 DV_OPERATOR(sum, struct sum, (x, y, dtype, out), .schema = "sum(Tensor x, Tensor y, ScalarType dtype) -> Tensor out",
     .contract = "x[*s n]:T, y[n]:U -> out[*s n]:dtype; " ANY("T") "; " ANY("U"),
-    .kernels = DV_KERNELS(DV_ELEMENTWISE_ROWS(struct sum, sum, NULL, .flags = 0)));
+    .kernels = DV_KERNELS(DV_ELEMENTWISE_KERNELS(struct sum, sum, NULL, .flags = 0)));
 TWO(two);
 TWO(chosen);
 OWN(own);

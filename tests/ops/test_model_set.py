@@ -122,7 +122,7 @@ def test_gradients(name):
 
 @pytest.mark.parametrize("policy", ["all", "none"])
 def test_f16_whose_squares_are_too_large(policy):
-    """The native form, and the gradient that comes from it, compute in f32."""
+    """The decomposition, and the gradient that comes from it, compute in f32."""
     x, w = torch.tensor([[600.0, 1.0, 2.0, 3.0], [3e4, -3e4, 5.0, 0.0]], dtype=torch.float16), torch.ones(4, dtype=torch.float16)
     grad = torch.tensor([1.0, 2.0, -1.0, 0.5], dtype=torch.float16)
     for ours, theirs in ((ops.layer_norm, lambda x, w: F.layer_norm(x, (4,), w)), (ops.rms_norm, lambda x, w: F.rms_norm(x, (4,), w, 1e-6))):

@@ -123,7 +123,7 @@ def test_every_operator_can_be_described(ops):
 def test_explain(ops):
     rows = ops.scale.explain(X)
     assert [r["name"] for r in rows[:2]] == ["scale_run", "scale_f64"]
-    assert rows.taken["name"] == "scale_run" and not rows[1]["taken"] and "f64" in rows[1]["reason"]
+    assert rows.selected["name"] == "scale_run" and not rows[1]["selected"] and "f64" in rows[1]["reason"]
     assert "scale_run" in str(rows) and "* " in str(rows)
     with pytest.raises(TypeError, match="expected Tensor"):
         ops.scale.explain("x")
@@ -220,7 +220,7 @@ def test_rows_for_tests():
                 dovetail.set_row(n)
                 np.testing.assert_allclose(dovetail.ops.sigmoid(x), best, rtol=1e-6)
         dovetail.set_row(len(rows) + 1)
-        with pytest.raises(NotImplementedError, match=f"asks for row {len(rows) + 1}"):
+        with pytest.raises(NotImplementedError, match=f"requests kernel {len(rows) + 1}"):
             dovetail.ops.sigmoid(x)
     finally:
         dovetail.set_row(0)

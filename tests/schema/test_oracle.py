@@ -367,7 +367,7 @@ def test_overloads_of_the_corpus():
 
 def test_examples_of_the_docs():
     from .library import ROOT
-    blocks = re.findall(r"```\n(.*?)```", (ROOT / "docs" / "schema.md").read_text(), re.S)
+    blocks = [text for language, text in re.findall(r"^```(\w*)\n(.*?)^```", (ROOT / "docs" / "schema.md").read_text(), re.S | re.M) if not language]
     example, message = blocks[0].strip(), blocks[1].rstrip("\n")
     assert normalize(example) == str(parse(example)) == example
     assert normalize(message.splitlines()[1].strip()) is None

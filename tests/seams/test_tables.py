@@ -1,4 +1,4 @@
-"""A new dtype, schema type and builtin of the contract is a row in its table and little else: the toys here are added to a copy of the
+"""A new dtype, schema type, builtin of the contract and operation of its program is a row in its table and little else: the toys here are added to a copy of the
 sources, built once and used from C, the command, Python and NumPy. README.md tells how to make the patches anew."""
 import os
 import pathlib
@@ -11,7 +11,7 @@ import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-GOALS = {"dtype": 3, "type": 10, "builtin": 3}  # product files that each may touch
+GOALS = {"dtype": 1, "type": 5, "builtin": 2, "operation": 4}  # product files that each may touch
 SOURCE = r"""
 #include <dovetail_op.h>
 struct widen { const dv_tensor *x; dv_tensor *out; };
@@ -52,7 +52,18 @@ static int pad(dv_context *ctx, const struct pad *a)
 }
 DV_OPERATOR(pad, struct pad, (x, out), .schema = "pad(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[twice(n)]:f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct pad, "cpu", NULL, pad)));
-DV_LIBRARY(toys, &dv_op_widen, &dv_op_parts, &dv_op_pad);
+
+struct grid { const dv_tensor *x; dv_tensor *out; };
+static int grid(dv_context *ctx, const struct grid *a)
+{
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n * n; i++)
+        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i / n];
+    return DV_OK;
+}
+DV_OPERATOR(grid, struct grid, (x, out), .schema = "grid(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[square(n)]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct grid, "cpu", NULL, grid)));
+DV_LIBRARY(toys, &dv_op_widen, &dv_op_parts, &dv_op_pad, &dv_op_grid);
 """
 MAIN = r"""
 #include <dovetail.h>
@@ -62,11 +73,11 @@ int main(int argc, char **argv)
     uint8_t memory[3];
     int64_t shape[] = { 3 }, strides[1];
     dv_library *lib;
-    dv_operator *widen, *parts, *pad;
+    dv_operator *widen, *parts, *pad, *grid;
     dv_dtype x8, f32;
     dv_tensor x, y;
     float numbers[3] = { 1, 2, 3 };
-    if (argc < 2 || dv_load(argv[1], &lib) || dv_find("toys::widen", &widen) || dv_find("toys::parts", &parts) || dv_find("toys::pad", &pad) ||
+    if (argc < 2 || dv_load(argv[1], &lib) || dv_find("toys::widen", &widen) || dv_find("toys::parts", &parts) || dv_find("toys::pad", &pad) || dv_find("toys::grid", &grid) ||
         dv_dtype_parse("x8_e2m3", &x8) || dv_dtype_parse("f32", &f32) || dv_tensor_init(&x, memory, x8, (dv_device){ DV_CPU, 0 }, 1, shape, NULL, strides) ||
         dv_tensor_init(&y, numbers, f32, (dv_device){ DV_CPU, 0 }, 1, shape, NULL, strides))
         return fprintf(stderr, "%s\n", dv_last_error()), 1;
@@ -87,6 +98,10 @@ int main(int argc, char **argv)
     printf("%d %d %d %d\n", (int)n[0], (int)n[1], (int)n[2], (int)n[3]);
     arg = dv_from_tensor(&y), result = dv_default();
     if (dv_call(pad, &arg, 1, &result, 1, NULL))
+        return fprintf(stderr, "%s\n", dv_last_error()), 1;
+    printf("%d\n", (int)result.as.tensor->shape[0]);
+    result = dv_default();
+    if (dv_call(grid, &arg, 1, &result, 1, NULL))
         return fprintf(stderr, "%s\n", dv_last_error()), 1;
     printf("%d\n", (int)result.as.tensor->shape[0]);
     return 0;
@@ -111,6 +126,7 @@ try:
 except TypeError as error:
     assert "argument 'one': expected" in str(error) and "Interval" in str(error) or "(begin, end)" in str(error), error
 assert toys.pad(numpy.ones(3, "float32")).tolist() == [1, 1, 1, 0, 0, 0]
+assert toys.grid(numpy.ones(3, "float32")).tolist() == [1] * 9
 """
 TORCH = r"""
 import sys
@@ -119,6 +135,8 @@ import dovetail
 toys = dovetail.load(sys.argv[1])
 f = torch.compile(lambda x: toys.pad(x), fullgraph=True, dynamic=True, backend="aot_eager")
 assert f(torch.ones(3)).tolist() == [1, 1, 1, 0, 0, 0] and f(torch.ones(5)).shape == (10,)
+f = torch.compile(lambda x: toys.grid(x), fullgraph=True, dynamic=True, backend="aot_eager")
+assert f(torch.ones(3)).tolist() == [1] * 9 and f(torch.ones(5)).shape == (25,)
 """
 
 
@@ -170,7 +188,7 @@ def test_files_that_a_patch_touches(kind):
 def test_from_c(toys):
     lib = toys / "build/lib"
     run("cc", "-std=c11", f"-I{toys / 'include'}", toys / "main.c", f"-L{lib}", "-ldovetail", f"-Wl,-rpath,{lib}", "-o", toys / "main")
-    assert run(toys / "main", toys / "toys.so").split("\n")[:3] == ["-7.5 0 7.5", "5 6 -1 62", "6"]
+    assert run(toys / "main", toys / "toys.so").split("\n")[:4] == ["-7.5 0 7.5", "5 6 -1 62", "6", "9"]
 
 
 @pytest.mark.slow
@@ -178,7 +196,8 @@ def test_from_the_command(toys):
     command = toys / "build/bin/dovetail"
     assert "x8_e2m3" in run(command, "info", toys / "toys.so")
     assert "Interval" in run(command, "explain", toys / "toys.so", "toys::parts", "[1,2]", "None", "[[3,4]]")
-    run(command, "check", toys / "toys.so", "--op", "pad", "--only", "shapes", "--time", "20")
+    for name in ("pad", "grid"):
+        run(command, "check", toys / "toys.so", "--op", name, "--only", "shapes", "--time", "20")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-/* Operators with unusual schemas: defaults that are dtypes, one tensor and a native form alone, results that are arguments,
+/* Operators with unusual schemas: defaults that are dtypes, one tensor and a decomposition alone, results that are arguments,
  * lists, no tensors, arguments with unlucky names. */
 #include <dovetail_op.h>
 

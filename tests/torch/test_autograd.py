@@ -46,7 +46,7 @@ def into(g):
 CHECKS = {
     "formula": lambda g: (g.times, 2, True),
     "declared tangent": lambda g: (g.times_declared, 2, True),
-    "native form": lambda g: (g.times_native, 2, True),
+    "decomposition": lambda g: (g.times_native, 2, True),
     "formula of own operators": lambda g: (g.cosine, 1, True),
     "lists": lambda g: (lambda x, y, w: g.mixed([x, y], w, k=3.0)[:2], 3, False),
     "no optional": lambda g: (lambda x, y: g.mixed([x, y])[:2], 2, False),
@@ -126,7 +126,7 @@ def test_a_leaf_that_has_no_formula_wants_no_gradient(grad):
 
 def test_no_gradient_is_an_error_in_backward(grad):
     out = grad.times_bare(r(), r())
-    with pytest.raises(RuntimeError, match="grad_ops::times_bare: it declares no gradient and no native form"):
+    with pytest.raises(RuntimeError, match="grad_ops::times_bare: it declares no gradient and no decomposition"):
         out.sum().backward()
 
 

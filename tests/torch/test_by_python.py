@@ -1,4 +1,4 @@
-"""Operators whose types torch's C interface does not carry, which are therefore called through Python (twin.py): transforms, autocast and out= treat them like any other."""
+"""Operators whose types torch's C interface does not carry, which are therefore called through Python (packed.py): transforms, autocast and out= treat them like any other."""
 import pytest
 import torch
 
@@ -128,7 +128,7 @@ def test_out_in_graphs(mine, backend):
 def test_what_is_unloaded_is_not_found_by_export(load):
     """Export asks every operator in torch.ops for each of its overloads."""
     library = load(SOURCE.replace("DV_LIBRARY(by_python", "DV_LIBRARY(by_python_gone"), "by_python_gone")
-    torch.ops.by_python_gone.loop(torch.ones(3), 2j)  # by its kernel, which asks for the twin
+    torch.ops.by_python_gone.loop(torch.ones(3), 2j)  # by its kernel, which asks for the packed operator
     library.close()
     program = torch.export.export(torch.nn.ReLU(), (torch.ones(3),)).run_decompositions()
     assert torch.equal(program.module()(x[0]), x[0])

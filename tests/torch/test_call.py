@@ -419,7 +419,7 @@ def test_explain_and_bench_take_tensors():
     x = torch.ones(4, 6, dtype=torch.bfloat16)
     import dovetail
     how = dovetail.ops.swiglu.explain(x, x)
-    assert how.taken["name"].startswith("swiglu_") and how.bytes == 3 * 4 * 6 * 2
-    assert dovetail.bench(dovetail.ops.swiglu, x, x, seconds=0.01).kernel == how.taken["name"]
+    assert how.selected["name"].startswith("swiglu_") and how.bytes == 3 * 4 * 6 * 2
+    assert dovetail.bench(dovetail.ops.swiglu, x, x, seconds=0.01).kernel == how.selected["name"]
     recorded = dovetail.bench(dovetail.ops.swiglu, x.float().requires_grad_(), x.float(), seconds=0.01)
     assert recorded.best > 0 and recorded.kernel.startswith("swiglu_")  # the call forward

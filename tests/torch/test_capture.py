@@ -25,13 +25,12 @@ static int32_t randint(int64_t high, const int64_t *size, int64_t ndim, int32_t 
 static int32_t data(void *tensor, void **out) { *out = tensor; return 0; }
 static int32_t done(void *tensor) { (void)tensor; return 0; }
 
-bool dv__torch_read(const void *handle, dv_tensor *t) { (void)handle, (void)t; return false; }
-int32_t dv__torch_dtype(const struct dv__torch_shims *t, dv_dtype dtype) { (void)t, (void)dtype; return 4; }
-bool dv__torch_dtype_from(const struct dv__torch_shims *t, int32_t n, dv_dtype *out) { (void)t, (void)n, (void)out; return false; }
-int32_t dv__torch_device_type(const struct dv__torch_shims *t, int32_t type) { (void)t; return type; }
-int32_t dv__torch_device_type_from(const struct dv__torch_shims *t, int32_t n) { (void)t; return n; }
-const char *dv__torch_what(const struct dv__torch_shims *t) { (void)t; return "?"; }
-dv__torch_python dv__torch_into_python(void) { return NULL; }
+bool dv__torch_try_read_tensor(const void *handle, dv_tensor *t) { (void)handle, (void)t; return false; }
+int32_t dv__torch_get_dtype_number(const struct dv__torch_shims *t, dv_dtype dtype) { (void)t, (void)dtype; return 4; }
+bool dv__torch_try_find_dtype_by_number(const struct dv__torch_shims *t, int32_t n, dv_dtype *out) { (void)t, (void)n, (void)out; return false; }
+int32_t dv__torch_get_device_type_number(const struct dv__torch_shims *t, int32_t type) { (void)t; return type; }
+int32_t dv__torch_find_device_type_by_number(const struct dv__torch_shims *t, int32_t n) { (void)t; return n; }
+const char *dv__torch_get_last_error(const struct dv__torch_shims *t) { (void)t; return "?"; }
 
 int main(int argc, char **argv)
 {
@@ -44,11 +43,11 @@ int main(int argc, char **argv)
     uint64_t seed = 0, offset = 1;
     (void)argc;
     dv__torch_call_begin(&c, &op, room, sizeof room);
-    c.guard = argv[2][0] == 'y' ? room : NULL;
+    c.device_guard = argv[2][0] == 'y' ? room : NULL;
     capturing = atoi(argv[3]);
     answer = atoi(argv[4]);
     const int status = c.host.random(&c.host, NULL, 3, &seed, &offset);
-    dv__torch_call_end(&c);
+    dv__torch_call_free_memory(&c);
     printf("%d %d %d %s\n", status, (int)seed, drawn, status ? dv_last_error() : "");
     return 0;
 }

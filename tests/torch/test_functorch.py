@@ -12,7 +12,7 @@ def r(grad=True):
 PAIRS = {
     "formula": (lambda g: g.times, lambda x, y: x * y),
     "declared tangent": (lambda g: g.times_declared, lambda x, y: x * y),
-    "native form": (lambda g: g.times_native, lambda x, y: x * y),
+    "decomposition": (lambda g: g.times_native, lambda x, y: x * y),
     "own operators": (lambda g: lambda x, y: g.cosine(x) * y, lambda x, y: x.cos() * y),
     "both": (lambda g: lambda x, y: g.times(g.cosine(x), g.times_native(x, y)), lambda x, y: x.cos() * x * y),
 }

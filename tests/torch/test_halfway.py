@@ -22,7 +22,7 @@ STEPS = [(operator, "Contract", 1), (operator, "Contract", 3), (operator, "Autog
          (operator, "entry", 1), (operator, "give_tags", 1), (operator, "give_tags", 2), (private, "register_fake", 1), (private, "register_fake", 4),
          (vmap, "install", 2), (functional, "install", 3), (operator.autocast, "install", 1), (operator.flops, "install", 2),
          (operator.sharding, "install", 2), (overridden, "Own", 1), (overridden, "watch", 1), (overridden, "watch", 3),
-         (operator.Operator, "shorten", 2), (registration.twin, "define", 1), (registration, "_when_imported", 2)]
+         (operator.Operator, "shorten", 2), (registration.packed, "define", 1), (registration, "_when_imported", 2)]
 
 
 @pytest.fixture(scope="module")

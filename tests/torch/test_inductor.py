@@ -263,7 +263,7 @@ def test_the_cache_knows_what_an_operator_declares(tmp_path):
 # ---- the policy
 
 def runs(name, f):
-    """How often f() ran the operator's own kernels, and its native form."""
+    """How often f() ran the operator's own kernels, and its decomposition."""
     before = dovetail.policy.counts().get(name, (0, 0))
     f()
     return tuple(b - a for a, b in zip(before, dovetail.policy.counts()[name]))

@@ -156,7 +156,7 @@ for api in (more, torch.ops.more_ops):
         with torch.no_grad():
             assert f(x.detach()).shape == (3,) and seen.pop() == k
     for f, message in ((lambda: api.only(new((3,), torch.float64)), "argument 'x': expected dtype f32, found f64"),
-                       (lambda: api.asks(x), "more_ops::asks")):  # no native form: refused by torch
+                       (lambda: api.asks(x), "more_ops::asks")):  # no decomposition: refused by torch
         try:
             f()
         except RuntimeError as e:

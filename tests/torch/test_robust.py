@@ -102,7 +102,7 @@ def test_an_exception_in_backward(db, error):
 
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_an_exception_of_a_nested_call(db, requires_grad):
-    """An operator's native form and gradient call others, and those may raise: numpy_take in the gradient of numpy_sort."""
+    """An operator's decomposition and gradient call others, and those may raise: numpy_take in the gradient of numpy_sort."""
     x = torch.randn(3, 5, requires_grad=True)
     y = db.numpy_sort(x, 1)[0]
     with pytest.raises(Odd) as caught, RaisingDispatch(Odd(3)):

@@ -1,4 +1,4 @@
-"""Every shipped operator in torch: opcheck with and without gradients, gradcheck, the fake, compilations, the native form."""
+"""Every shipped operator in torch: opcheck with and without gradients, gradcheck, the fake, compilations, the decomposition."""
 import os
 import pathlib
 
@@ -171,7 +171,7 @@ def test_native_form_is_the_same_operator(name):
 def test_policy_off_is_the_same_operator(name):
     op = ALL[name]
     if not op.native:
-        pytest.skip("it has no native form")
+        pytest.skip("it has no decomposition")
     for args in samples(name):
         again = tuple(a.clone() if isinstance(a, torch.Tensor) else a for a in args)
         expected = op.overload(*args)

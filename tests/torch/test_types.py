@@ -154,7 +154,7 @@ def test_writing_by_python(python):
     assert leaf.tolist() == [0, 0, 0]
 
 
-def test_a_twin_goes_with_its_operator(fresh):
+def test_a_packed_operator_goes_with_its_operator(fresh):
     library = fresh(PYTHON.replace("types_python", "types_gone"), register_it=False)
     x = torch.ones(2, dtype=torch.float64)
     for _ in range(2):
@@ -574,7 +574,7 @@ DV_LIBRARY(defaults_torch_prints, &dv_op_f);
 
 
 def test_defaults_that_torch_prints_as_it_cannot_read_them(tmp_path):
-    """A Device without quotes, and imaginary numbers; also where the operator has a twin in Python (Scalar[])."""
+    """A Device without quotes, and imaginary numbers; also where the operator is packed in Python (Scalar[])."""
     (tmp_path / "defaults.c").write_text(DEFAULTS)
     dovetail.load(tmp_path / "defaults.c")
     f, wanted = torch.ops.defaults_torch_prints.f, [-2.5, 2e-3, 1, 22]

@@ -181,7 +181,7 @@ def test_program_of_inductor(my, x):
 
 
 def test_native_in_graphs(my, x):
-    """an operator that the policy turns off is its native form in graphs"""
+    """an operator that the policy turns off is its decomposition in graphs"""
     seen = []
 
     def backend(graph, inputs):

@@ -326,7 +326,7 @@ def test_writing_in_a_graph(ops):
     torch.testing.assert_close(torch.compile(f, backend="aot_eager", fullgraph=True)(x), f(x))
 
 
-# ---- together with gradients: what torch gives for the native form is the oracle
+# ---- together with gradients: what torch gives for the decomposition is the oracle
 
 def scalar(f):
     """A number from the results, in which no element counts as another."""

@@ -300,7 +300,7 @@ static int total(dv_context *ctx, const struct total *a)
 DV_OPERATOR(total, struct total, (x, out), .schema = "total(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[]:f64",
     .kernels = DV_KERNELS(DV_KERNEL(struct total, "cpu", "f32", total)));
 
-/* ---- gradients: by formula, by the native form, partly ---- */
+/* ---- gradients: by formula, by the decomposition, partly ---- */
 
 struct cube {
     const dv_tensor *x;

@@ -217,7 +217,7 @@ def flat(value):
 
 
 def has_gradient(site):
-    """Declared, or that of the native form, which an operator that writes has not."""
+    """Declared, or that of the decomposition, which an operator that writes has not."""
     tree = json.loads(dovetail.site(site)[0].json())
     return tree["gradient"] or tree["native"] and not any(a["alias"] for a in tree["schema"]["args"])
 

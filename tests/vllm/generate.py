@@ -88,7 +88,7 @@ def scale_kernels(scale):
 
 
 def counts(worker):
-    """Runs in each worker: [by our kernel, by the native form] for each operator that was called there."""
+    """Runs in each worker: [by our kernel, by the decomposition] for each operator that was called there."""
     dovetail = sys.modules.get("dovetail")
     return {name.partition("::")[2]: n for name, n in dovetail.policy.counts().items() if any(n)} if dovetail else {}
 

@@ -50,7 +50,7 @@ def same(a, b):
 
 
 def ran(run):
-    """The operators that were called, in each worker the same ones, and never by their native forms."""
+    """The operators that were called, in each worker the same ones, and never by their decompositions."""
     first, *others = run["calls"]
     assert all(worker.keys() == first.keys() for worker in others)
     assert all(on and not off for worker in run["calls"] for on, off in worker.values())
@@ -90,7 +90,7 @@ def test_a_priority_that_begins_otherwise(generate):
 
 def test_the_policy_turns_operators_off(generate):
     ours = generate("1", [("DOVETAIL_OPS", "none")])
-    assert same(ours, generate())  # vLLM does not choose the provider of the norms; layers run native forms
+    assert same(ours, generate())  # vLLM does not choose the provider of the norms; layers run decompositions
     assert {name for name, (on, off) in ours["calls"][0].items() if off and not on} == {"silu_and_mul", "rotary_embedding", "apply_rotary"}
 
 

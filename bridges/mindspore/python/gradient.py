@@ -1,7 +1,7 @@
 """Eager calls while MindSpore records gradients.
 
 An operator with a declared gradient becomes a node of MindSpore's graph by `_Function`; its backward evaluates the declared formulas, with
-Dovetail's base operators, so that gradients of gradients work too. One without runs its native form in the same way, whose operators have
+Dovetail's base operators, so that gradients of gradients work too. One without runs its decomposition in the same way, whose operators have
 gradients. One with neither is a node whose backward is an error: MindSpore would take its result for a constant, with the gradient 0.
 """
 import functools
@@ -143,7 +143,7 @@ class Operator:
 
     def backward(self, ctx, *grads):
         if not self.gradient:
-            raise RuntimeError(f"{self.name}: it declares no gradient and no native form, so nothing flows back through it: "
+            raise RuntimeError(f"{self.name}: it declares no gradient and no decomposition, so nothing flows back through it: "
                                "use mindspore.ops.stop_gradient on its result, or declare a gradient")
         frame = ctx.frame
         values = _put(frame.values + frame.results, frame.kept, ctx.saved_tensors)

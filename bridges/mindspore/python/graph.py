@@ -120,7 +120,7 @@ def _kinds(node, results):
     kinds = (ctypes.c_byte * results)()
     bridge = ctypes.CDLL(_C)
     bridge.dv_mindspore_error.restype = ctypes.c_char_p
-    if bridge.dv_mindspore_node(node[0].encode("utf-8", "surrogateescape"), os.fsencode(node[1]), kinds, ctypes.c_size_t(results)):
+    if bridge.dv_mindspore_prepare_node(node[0].encode("utf-8", "surrogateescape"), os.fsencode(node[1]), kinds, ctypes.c_size_t(results)):
         raise ValueError(bridge.dv_mindspore_error().decode("utf-8", "replace"))
     return list(kinds)
 

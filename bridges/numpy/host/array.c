@@ -1,6 +1,6 @@
-/* Access to the fields of NumPy's structs, whose offsets are verified at setup. Element types are found by type_num: built-in
- * types by a table over C's types; types registered by a package (ml_dtypes, with numbers that differ between processes) by name,
- * once. */
+/* Access to the fields of NumPy's structs, whose offsets are tested at setup. Element types are found by NumPy's type_num: a
+ * built-in type by a table, and a type that the package ml_dtypes has registered by its name, once, since its number differs
+ * between processes. */
 #include "array.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ typedef struct array_fields { /* the part of NumPy's PyArrayObject_fields that i
     int flags;
 } array_fields;
 
-typedef struct descr_fields { /* PyArray_Descr: the part that is equal in 1.x and 2.x */
+typedef struct descr_fields { /* the part of NumPy's PyArray_Descr that is equal in 1.x and 2.x */
     PyObject ob_base;
     PyTypeObject *typeobj;
     char kind, type, byteorder, former_flags;
@@ -23,41 +23,43 @@ typedef struct descr_fields { /* PyArray_Descr: the part that is equal in 1.x an
 } descr_fields;
 
 enum { FLAG_OWNDATA = 4, FLAG_ALIGNED = 0x100, FLAG_WRITEABLE = 0x400 }; /* NPY_ARRAY_* */
-enum { API_VERSION = 0, API_NEW = 93, API_SET_BASE = 282 };              /* places in the C-API table */
-enum { BUILTIN_TYPES = 24, USER_TYPES = 32, FIRST_USER_TYPE = 256 };
+enum { API_VERSION = 0, API_NEW = 93, API_SET_BASE = 282 };              /* indices in NumPy's C-API table */
+enum { MAX_BUILTIN_TYPES = 24, MAX_USER_TYPES = 32, FIRST_USER_TYPE = 256 };
 
 typedef PyObject *(*array_new_fn)(PyTypeObject *, int, const int64_t *, int, const int64_t *, void *, int, int, PyObject *);
 
 _Static_assert(sizeof(void *) == 8 && sizeof(long) == 8, "npy_intp is read as int64_t, and long as 64 bits");
 
 PyTypeObject *dvnp_ndarray, *dvnp_generic;
-static PyTypeObject *masked;
+static PyTypeObject *masked_array_type;
 static array_new_fn array_new;
 static int (*array_set_base)(PyObject *array, PyObject *take_base);
 static PyObject *numpy;
-static PyObject *own_protocols[2]; /* ndarray's __array_ufunc__ and __array_function__ */
-static char reason[256];
+static PyObject *ndarray_protocols[2]; /* ndarray's __array_ufunc__ and __array_function__ */
+static char setup_error[256];
 
 static const char *const protocols[2] = { "__array_ufunc__", "__array_function__" };
 
-/* NumPy's number of a built-in type -> the element type's key; 0: none. */
-static const uint32_t builtin_types[BUILTIN_TYPES] = {
+/* dv_dtype_key() by NumPy's type_num of a built-in type; 0: no tensor can have elements of this type. */
+static const uint32_t builtin_types[MAX_BUILTIN_TYPES] = {
     DV_DTYPE_bool, DV_DTYPE_i8, DV_DTYPE_u8, DV_DTYPE_i16, DV_DTYPE_u16, DV_DTYPE_i32, DV_DTYPE_u32, /* bool, byte ... uint */
     DV_DTYPE_i64, DV_DTYPE_u64, DV_DTYPE_i64, DV_DTYPE_u64,        /* long, ulong, longlong, ulonglong */
     DV_DTYPE_f32, DV_DTYPE_f64, 0, DV_DTYPE_c64, DV_DTYPE_c128, 0, /* ..., longdouble; clongdouble */
     0, 0, 0, 0, 0, 0, DV_DTYPE_f16                                 /* object ... timedelta, half */
 };
 
-/* Types of ml_dtypes have one element per byte or more, as DLPack has them; its int4, float4 and float6 are not packed. */
-static bool is_ml_type(dv_dtype t) { return (t.code == 4 || t.code >= 7) && t.bits % 8 == 0; }
+/* True if an array of the package ml_dtypes can have this element type, with DLPack's layout: elements of whole bytes. ml_dtypes'
+ * int4, float4 and float6 take a byte each, unlike DLPack's, and are left out. */
+static bool array_is_ml_dtypes_type(dv_dtype dtype) { return (dtype.code == 4 || dtype.code >= 7) && dtype.bits % 8 == 0; }
 
 static struct {
     int type_num;
     uint32_t key;
-} user_types[USER_TYPES]; /* those seen; key 0: cannot be taken */
-static size_t n_user_types;
+} user_types[MAX_USER_TYPES]; /* the types seen so far, with dv_dtype_key(); key 0: no tensor can have elements of the type */
+static size_t nuser_types;
 
-static PyObject *attribute(const char *module, const char *name) /* module.name, or NULL with an exception */
+static PyObject *array_import_attribute(
+    const char *module, const char *name) /* returns a new reference to module.name; NULL with an exception */
 {
     PyObject *m = PyImport_ImportModule(module), *a = m ? PyObject_GetAttrString(m, name) : NULL;
     Py_XDECREF(m);
@@ -66,53 +68,56 @@ static PyObject *attribute(const char *module, const char *name) /* module.name,
 
 /* ---- Setup --------------------------------------------------------------------------------------------------------------- */
 
-static bool same_number(PyObject *o, const char *name, const char *item, int64_t want)
+/* True if o.name.subattribute is the number `expected`; subattribute NULL: if o.name is. */
+static bool array_has_number(PyObject *o, const char *name, const char *subattribute, int64_t expected)
 {
-    PyObject *a = PyObject_GetAttrString(o, name), *b = a && item ? PyObject_GetAttrString(a, item) : NULL;
-    PyObject *number = item ? b : a;
-    const bool same = number && PyLong_AsLongLong(number) == want;
+    PyObject *a = PyObject_GetAttrString(o, name), *b = a && subattribute ? PyObject_GetAttrString(a, subattribute) : NULL;
+    PyObject *number = subattribute ? b : a;
+    const bool same = number && PyLong_AsLongLong(number) == expected;
     PyErr_Clear();
     Py_XDECREF(a);
     Py_XDECREF(b);
     return same;
 }
 
-/* Compare every field that is read with Python's attributes, on an array in which all these numbers differ. */
-static bool layout_is_known(void)
+/* True if every field that is read from arrays has the value of Python's attribute, on an array in which all these numbers
+ * differ. */
+static bool array_has_expected_layout(void)
 {
-    PyObject *whole = PyObject_CallMethod(numpy, "ones", "((iii)s)", 5, 7, 11, "int16");
-    PyObject *swapped = whole ? PyObject_CallMethod(whole, "swapaxes", "ii", 0, 2) : NULL;
+    PyObject *sample = PyObject_CallMethod(numpy, "ones", "((iii)s)", 5, 7, 11, "int16");
+    PyObject *swapped = sample ? PyObject_CallMethod(sample, "swapaxes", "ii", 0, 2) : NULL;
     PyObject *transposed = swapped ? PyObject_GetAttrString(swapped, "T") : NULL;
     PyObject *view = swapped ? PyObject_CallMethod(swapped, "reshape", "(iii)", 11, 7, 5) : NULL;
     bool ok = view && transposed;
     if (ok) {
-        const array_fields *a = (const array_fields *)(void *)whole, *s = (const array_fields *)(void *)swapped;
+        const array_fields *a = (const array_fields *)(void *)sample, *s = (const array_fields *)(void *)swapped;
         ok = a->nd == 3 && a->dimensions[0] == 5 && a->dimensions[1] == 7 && a->dimensions[2] == 11 && a->strides[0] == 154 &&
             a->strides[1] == 22 && a->strides[2] == 2 && s->dimensions[0] == 11 && s->strides[0] == 2 && s->strides[2] == 154 &&
-            s->data == a->data && *(const int16_t *)(void *)a->data == 1 && s->base == whole && (a->flags & FLAG_OWNDATA) &&
-            !(s->flags & FLAG_OWNDATA) && same_number(whole, "flags", "num", a->flags) && (a->flags & FLAG_WRITEABLE) &&
-            (a->flags & FLAG_ALIGNED) && same_number(whole, "dtype", "num", a->descr->type_num) && a->descr->kind == 'i' &&
+            s->data == a->data && *(const int16_t *)(void *)a->data == 1 && s->base == sample && (a->flags & FLAG_OWNDATA) &&
+            !(s->flags & FLAG_OWNDATA) && array_has_number(sample, "flags", "num", a->flags) && (a->flags & FLAG_WRITEABLE) &&
+            (a->flags & FLAG_ALIGNED) && array_has_number(sample, "dtype", "num", a->descr->type_num) && a->descr->kind == 'i' &&
             a->descr->byteorder == '=';
     }
     if (ok) {
-        PyObject *none = PyObject_CallMethod(whole, "setflags", "i", 0); /* write = False */
-        ok = none && !(((const array_fields *)(void *)whole)->flags & FLAG_WRITEABLE);
+        PyObject *none = PyObject_CallMethod(sample, "setflags", "i", 0); /* write = False */
+        ok = none && !(((const array_fields *)(void *)sample)->flags & FLAG_WRITEABLE);
         Py_XDECREF(none);
     }
     PyErr_Clear();
-    Py_XDECREF(whole);
+    Py_XDECREF(sample);
     Py_XDECREF(swapped);
     Py_XDECREF(transposed);
     Py_XDECREF(view);
     return ok;
 }
 
-static int load_api(void)
+/* Finds the functions that are used of NumPy's C-API table. Returns 0, or -1 with an exception. */
+static int array_load_api(void)
 {
-    PyObject *capsule = attribute("numpy._core._multiarray_umath", "_ARRAY_API");
+    PyObject *capsule = array_import_attribute("numpy._core._multiarray_umath", "_ARRAY_API");
     if (!capsule) {
         PyErr_Clear();
-        capsule = attribute("numpy.core._multiarray_umath", "_ARRAY_API"); /* NumPy 1 */
+        capsule = array_import_attribute("numpy.core._multiarray_umath", "_ARRAY_API"); /* NumPy 1 */
     }
     if (!capsule)
         return -1;
@@ -132,51 +137,54 @@ static int load_api(void)
     return 0;
 }
 
-int dvnp_setup(bool import)
+enum dvnp_setup dvnp_setup_or_raise(bool may_import)
 {
     if (dvnp_ndarray)
-        return 1;
-    if (!import) {
+        return DVNP_READY;
+    if (!may_import) {
         PyObject *modules = PySys_GetObject("modules"); /* borrowed */
         if (!modules || !PyDict_GetItemString(modules, "numpy"))
-            return 0;
+            return DVNP_NOT_IMPORTED;
     }
     PyObject *array_type = NULL;
     if (!(numpy = PyImport_ImportModule("numpy"))) {
-        if (!import && PyErr_ExceptionMatches(PyExc_ImportError))
-            return PyErr_Clear(), 0;
-        return -1;
+        if (!may_import && PyErr_ExceptionMatches(PyExc_ImportError))
+            return PyErr_Clear(), DVNP_NOT_IMPORTED;
+        return DVNP_RAISED;
     }
     if (!(array_type = PyObject_GetAttrString(numpy, "ndarray"))) {
-        PyErr_Clear(); /* still being imported, or another module of that name */
+        PyErr_Clear(); /* NumPy is still being imported, or another module has this name */
         Py_CLEAR(numpy);
-        return 0;
+        return DVNP_NOT_IMPORTED;
     }
     for (int i = 0; i < 2; i++) {
-        Py_XDECREF(own_protocols[i]);
-        if (!(own_protocols[i] = PyObject_GetAttrString(array_type, protocols[i])))
+        Py_XDECREF(ndarray_protocols[i]);
+        if (!(ndarray_protocols[i] = PyObject_GetAttrString(array_type, protocols[i])))
             goto fail;
     }
-    if (!(dvnp_generic = (PyTypeObject *)PyObject_GetAttrString(numpy, "generic")) || load_api())
+    if (!(dvnp_generic = (PyTypeObject *)PyObject_GetAttrString(numpy, "generic")) || array_load_api())
         goto fail;
-    if (!layout_is_known()) {
+    if (!array_has_expected_layout()) {
         PyErr_SetString(PyExc_ImportError, "dovetail does not know the layout of this NumPy's arrays");
         goto fail;
     }
-    dvnp_ndarray = (PyTypeObject *)array_type; /* set last: another thread may read it while Python code runs here */
-    return 1;
+    dvnp_ndarray =
+        (PyTypeObject *)array_type; /* set last, since another thread may test this variable while Python code runs here */
+    return DVNP_READY;
 fail:
     Py_DECREF(array_type);
     Py_CLEAR(dvnp_generic);
     Py_CLEAR(numpy);
-    return -1;
+    return DVNP_RAISED;
 }
 
 /* ---- Element types ------------------------------------------------------------------------------------------------------- */
 
-static uint32_t find_user_type(const descr_fields *descr)
+/* Returns dv_dtype_key() of a type that a package has registered in NumPy, and remembers it; 0: the type is not of ml_dtypes, or
+ * no tensor can have it. */
+static uint32_t array_find_user_type_key(const descr_fields *descr)
 {
-    for (size_t i = 0; i < n_user_types; i++)
+    for (size_t i = 0; i < nuser_types; i++)
         if (user_types[i].type_num == descr->type_num)
             return user_types[i].key;
     uint32_t key = 0;
@@ -187,42 +195,43 @@ static uint32_t find_user_type(const descr_fields *descr)
     const char *from = module ? PyUnicode_AsUTF8AndSize(module, NULL) : NULL;
     if (text && from && !strncmp(from, "ml_dtypes", 9))
         for (const dv_dtype_row *row; !key && (row = dv_dtype_at(i)); i++)
-            if (is_ml_type(row->dtype) && !strcmp(dv_dtype_long_name(row->dtype), text))
+            if (array_is_ml_dtypes_type(row->dtype) && !strcmp(dv_dtype_long_name(row->dtype), text))
                 key = dv_dtype_key(row->dtype);
     PyErr_Clear();
     Py_XDECREF(name);
     Py_XDECREF(module);
-    if (n_user_types < USER_TYPES) {
-        user_types[n_user_types].type_num = descr->type_num;
-        user_types[n_user_types++].key = key;
+    if (nuser_types < MAX_USER_TYPES) {
+        user_types[nuser_types].type_num = descr->type_num;
+        user_types[nuser_types++].key = key;
     }
     return key;
 }
 
-static uint32_t key_of(const descr_fields *descr)
+/* Returns dv_dtype_key() of a numpy.dtype; 0: no tensor can have elements of this type, or the bytes are swapped. */
+static uint32_t array_get_dtype_key(const descr_fields *descr)
 {
     if (descr->byteorder == '>')
         return 0;
-    if ((unsigned)descr->type_num < BUILTIN_TYPES)
+    if ((unsigned)descr->type_num < MAX_BUILTIN_TYPES)
         return builtin_types[descr->type_num];
-    return descr->type_num >= FIRST_USER_TYPE ? find_user_type(descr) : 0;
+    return descr->type_num >= FIRST_USER_TYPE ? array_find_user_type_key(descr) : 0;
 }
 
-/* NumPy's number of an element type; -1 with an exception. */
-static int type_num_of(dv_dtype dtype)
+/* Returns NumPy's type_num of an element type, which imports ml_dtypes if necessary; -1 with an exception. */
+static int array_find_type_num(dv_dtype dtype)
 {
     const uint32_t key = dv_dtype_key(dtype);
-    for (int i = 0; i < BUILTIN_TYPES; i++)
+    for (int i = 0; i < MAX_BUILTIN_TYPES; i++)
         if (builtin_types[i] == key)
             return i;
-    for (size_t i = 0; i < n_user_types; i++)
+    for (size_t i = 0; i < nuser_types; i++)
         if (user_types[i].key == key)
             return user_types[i].type_num;
-    if (!is_ml_type(dtype)) {
+    if (!array_is_ml_dtypes_type(dtype)) {
         PyErr_Format(PyExc_TypeError, "NumPy has no element type like %s", dv_dtype_name(dtype));
         return -1;
     }
-    PyObject *type = attribute("ml_dtypes", dv_dtype_long_name(dtype)),
+    PyObject *type = array_import_attribute("ml_dtypes", dv_dtype_long_name(dtype)),
              *descr = type ? PyObject_CallMethod(numpy, "dtype", "O", type) : NULL;
     Py_XDECREF(type);
     if (!descr) {
@@ -230,17 +239,17 @@ static int type_num_of(dv_dtype dtype)
         return -1;
     }
     const int number = ((const descr_fields *)(void *)descr)->type_num;
-    find_user_type((const descr_fields *)(void *)descr);
+    array_find_user_type_key((const descr_fields *)(void *)descr);
     Py_DECREF(descr); /* NumPy keeps registered types */
     return number;
 }
 
-int dvnp_dtype(PyObject *o, dv_dtype *out)
+int dvnp_read_dtype(PyObject *dtype_like, dv_dtype *out)
 {
-    PyObject *descr = PyObject_CallMethod(numpy, "dtype", "O", o);
+    PyObject *descr = PyObject_CallMethod(numpy, "dtype", "O", dtype_like);
     if (!descr)
         return -1;
-    const uint32_t key = key_of((const descr_fields *)(void *)descr);
+    const uint32_t key = array_get_dtype_key((const descr_fields *)(void *)descr);
     if (!key)
         PyErr_Format(PyExc_TypeError, "%S is not an element type that a tensor can have", descr);
     *out = dv_dtype_from_key(key);
@@ -248,10 +257,10 @@ int dvnp_dtype(PyObject *o, dv_dtype *out)
     return key ? 0 : -1;
 }
 
-PyObject *dvnp_dtype_object(dv_dtype dtype)
+PyObject *dvnp_make_dtype_object(dv_dtype dtype)
 {
     static const int64_t empty = 0;
-    const int type_num = type_num_of(dtype);
+    const int type_num = array_find_type_num(dtype);
     PyObject *a = type_num < 0 ? NULL : array_new(dvnp_ndarray, 1, &empty, type_num, NULL, NULL, 0, 0, NULL);
     PyObject *descr = a ? PyObject_GetAttrString(a, "dtype") : NULL;
     Py_XDECREF(a);
@@ -265,72 +274,74 @@ bool dvnp_is_array(PyObject *o)
     return dvnp_ndarray && (Py_IS_TYPE(o, dvnp_ndarray) || PyType_IsSubtype(Py_TYPE(o), dvnp_ndarray));
 }
 
-int dvnp_ndim(PyObject *array) { return ((const array_fields *)(void *)array)->nd; }
+int dvnp_get_ndim(PyObject *array) { return ((const array_fields *)(void *)array)->nd; }
 
 bool dvnp_is_writeable(PyObject *array) { return ((const array_fields *)(void *)array)->flags & FLAG_WRITEABLE; }
 
-static const char *explain_dtype(const array_fields *a)
+/* Returns the reason why arrays of this dtype are refused, as the end of "expected Tensor, found ...". */
+static const char *array_explain_bad_dtype(const array_fields *a)
 {
     PyObject *descr = (PyObject *)a->descr, *text = PyObject_Str(descr);
     const char *name = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
     if (a->descr->byteorder == '>')
-        snprintf(
-            reason, sizeof reason, "an array of byte-swapped dtype %s (use .astype(dtype.newbyteorder('=')))", name ? name : "?");
+        snprintf(setup_error, sizeof setup_error, "an array of byte-swapped dtype %s (use .astype(dtype.newbyteorder('=')))",
+            name ? name : "?");
     else
-        snprintf(reason, sizeof reason, "an array of dtype %s, which no tensor can have", name ? name : "?");
+        snprintf(setup_error, sizeof setup_error, "an array of dtype %s, which no tensor can have", name ? name : "?");
     PyErr_Clear();
     Py_XDECREF(text);
-    return reason;
+    return setup_error;
 }
 
-/* A masked array's mask would be lost silently. */
-static bool is_masked(PyObject *o)
+/* True for numpy.ma.MaskedArray and its subclasses. They are refused, since their mask would be lost silently. */
+static bool array_is_masked(PyObject *o)
 {
-    if (!masked) {
+    if (!masked_array_type) {
         PyObject *modules = PySys_GetObject("modules");
         PyObject *ma = modules ? PyDict_GetItemString(modules, "numpy.ma") : NULL;
-        if (!ma || !(masked = (PyTypeObject *)PyObject_GetAttrString(ma, "MaskedArray")))
+        if (!ma || !(masked_array_type = (PyTypeObject *)PyObject_GetAttrString(ma, "MaskedArray")))
             return PyErr_Clear(), false;
     }
-    return PyType_IsSubtype(Py_TYPE(o), masked);
+    return PyType_IsSubtype(Py_TYPE(o), masked_array_type);
 }
 
-/* Returns why arrays of a subclass are refused: it overrides a protocol. NULL: it overrides none. Such a subclass gives its
- * elements a meaning besides their values, such as a unit. Results would lose it silently. */
-static const char *explain_subclass(PyTypeObject *type)
+/* Returns the reason why arrays of a subclass are refused: the subclass overrides a protocol. NULL: it overrides none. Such a
+ * subclass gives its elements a meaning besides their values, such as a unit, which results would lose silently. */
+static const char *array_explain_bad_subclass(PyTypeObject *type)
 {
     for (int i = 0; i < 2; i++) {
         PyObject *found = PyObject_GetAttrString((PyObject *)type, protocols[i]);
         Py_XDECREF(found);
-        if (found == own_protocols[i])
+        if (found == ndarray_protocols[i])
             continue;
         PyErr_Clear();
         PyObject *name = PyType_GetQualName(type);
         const char *text = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
-        snprintf(reason, sizeof reason,
+        snprintf(setup_error, sizeof setup_error,
             "an array of the subclass %.100s, whose own %s would be ignored (use .view(numpy.ndarray) for its plain numbers)",
             text ? text : "?", protocols[i]);
         PyErr_Clear();
         Py_XDECREF(name);
-        return reason;
+        return setup_error;
     }
     return NULL;
 }
 
-const char *dvnp_view(PyObject *array, bool write, int64_t *dims, dv_tensor *t)
+const char *dvnp_describe_or_get_reason(PyObject *array, bool is_written, int64_t *dims, dv_tensor *out)
 {
     const char *why = NULL;
-    if (__builtin_expect(!Py_IS_TYPE(array, dvnp_ndarray), 0)) { /* first: this may run code of a metaclass */
-        if (is_masked(array))
+    if (__builtin_expect(!Py_IS_TYPE(array, dvnp_ndarray),
+            0)) { /* tested first, before fields are read, since this test may run Python code of a metaclass */
+        if (array_is_masked(array))
             return "a masked array, whose mask would be ignored (use .filled())";
-        if ((why = explain_subclass(Py_TYPE(array))))
+        if ((why = array_explain_bad_subclass(Py_TYPE(array))))
             return why;
     }
     const array_fields *a = (const array_fields *)(void *)array;
-    const uint32_t key = key_of(a->descr);
+    const uint32_t key = array_get_dtype_key(a->descr);
     if (!key)
-        return explain_dtype(a);
-    if (write && !(a->flags & FLAG_WRITEABLE))
+        return array_explain_bad_dtype(a);
+    if (is_written && !(a->flags & FLAG_WRITEABLE))
         return "a read-only array";
     if (!(a->flags & FLAG_ALIGNED))
         return "an array that is not aligned (use .copy())";
@@ -341,26 +352,26 @@ const char *dvnp_view(PyObject *array, bool write, int64_t *dims, dv_tensor *t)
         const int64_t bytes = a->strides[i];
         dims[i] = a->dimensions[i];
         if ((bytes & (size - 1)) && a->dimensions[i] > 1) {
-            snprintf(reason, sizeof reason,
+            snprintf(setup_error, sizeof setup_error,
                 "an array whose stride of dim %d, %lld bytes, is not a multiple of its element's %lld bytes (use .copy())", i,
                 (long long)bytes, (long long)size);
-            return reason;
+            return setup_error;
         }
         strides[i] = bytes >> shift;
     }
-    t->data = a->data;
-    t->device.type = DV_CPU;
-    t->device.id = 0;
-    t->ndim = a->nd;
-    t->dtype = dv_dtype_from_key(key);
-    t->shape = dims;
-    t->strides = strides;
-    t->byte_offset = 0;
+    out->data = a->data;
+    out->device.type = DV_CPU;
+    out->device.id = 0;
+    out->ndim = a->nd;
+    out->dtype = dv_dtype_from_key(key);
+    out->shape = dims;
+    out->strides = strides;
+    out->byte_offset = 0;
     return NULL;
 }
 
 /* Returns the number of bytes from the first element to the end of the element at the highest address. */
-static int64_t extent_of(const dv_tensor *t)
+static int64_t array_measure_extent(const dv_tensor *t)
 {
     int64_t last = 0;
     for (int i = 0; i < t->ndim; i++) {
@@ -371,23 +382,24 @@ static int64_t extent_of(const dv_tensor *t)
     return (last + 1) * (t->dtype.bits / 8);
 }
 
-/* Compares address and size only: assignments to shape, strides and dtype leave the memory as it is. resize() and __setstate__()
- * replace it or change its size in place; only an array that owns its memory can be resized. */
-const char *dvnp_recheck(PyObject *array, bool write, const dv_tensor *t)
+/* Compares address and size only: assignments to shape, strides and dtype leave the memory unchanged. resize() and __setstate__()
+ * replace the memory or change its size in place; only an array that owns its memory can be resized. */
+const char *dvnp_recheck_or_get_reason(PyObject *array, bool is_written, const dv_tensor *t)
 {
     const array_fields *a = (const array_fields *)(void *)array;
-    const int64_t needed = extent_of(t);
-    int64_t size = a->flags & FLAG_OWNDATA ? (int64_t)(key_of(a->descr) >> 8 & 255) / 8 : needed;
+    const int64_t needed = array_measure_extent(t);
+    int64_t size = a->flags & FLAG_OWNDATA ? (int64_t)(array_get_dtype_key(a->descr) >> 8 & 255) / 8 : needed;
     for (int i = 0; i < a->nd && (a->flags & FLAG_OWNDATA); i++)
         size *= a->dimensions[i];
     if (needed && (a->data != t->data || size < needed))
         return "an array whose memory was replaced while the other arguments were converted";
-    return write && !(a->flags & FLAG_WRITEABLE) ? "a read-only array" : NULL;
+    return is_written && !(a->flags & FLAG_WRITEABLE) ? "a read-only array" : NULL;
 }
 
 /* ---- New arrays ---------------------------------------------------------------------------------------------------------- */
 
-static bool is_c_order(int ndim, const int64_t *shape, const int64_t *strides)
+/* True if the strides are those of a contiguous array in C order; strides of dims of size 1 do not matter. */
+static bool array_is_c_order(int ndim, const int64_t *shape, const int64_t *strides)
 {
     int64_t expected = 1;
     for (int i = ndim; i-- > 0;) {
@@ -398,30 +410,30 @@ static bool is_c_order(int ndim, const int64_t *shape, const int64_t *strides)
     return true;
 }
 
-PyObject *dvnp_new(dv_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides)
+PyObject *dvnp_new_array(dv_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides)
 {
     int64_t bytes[DVNP_MAX_NDIM], numel = 1, extent = 1;
-    const int type_num = type_num_of(dtype);
+    const int type_num = array_find_type_num(dtype);
     if (type_num < 0)
         return NULL;
-    if (!strides || is_c_order(ndim, shape, strides))
+    if (!strides || array_is_c_order(ndim, shape, strides))
         return array_new(dvnp_ndarray, ndim, shape, type_num, NULL, NULL, 0, 0, NULL);
     for (int i = 0; i < ndim; i++) {
         numel *= shape[i];
         extent += strides[i] * (shape[i] - 1);
         bytes[i] = strides[i] * (dtype.bits / 8);
     }
-    if (numel && extent > numel) { /* NumPy would allocate too little */
+    if (numel && extent > numel) { /* NumPy would allocate memory for `numel` elements only */
         PyErr_SetString(PyExc_ValueError, "a result with gaps between its elements cannot be allocated as an array");
         return NULL;
     }
     return array_new(dvnp_ndarray, ndim, shape, type_num, numel ? bytes : NULL, NULL, 0, 0, NULL);
 }
 
-PyObject *dvnp_wrap(const dv_tensor *t, PyObject *base, bool writeable)
+PyObject *dvnp_new_array_over(const dv_tensor *t, PyObject *base, bool writeable)
 {
     int64_t bytes[DVNP_MAX_NDIM];
-    const int type_num = type_num_of(t->dtype);
+    const int type_num = array_find_type_num(t->dtype);
     if (type_num < 0)
         return NULL;
     for (int i = 0; i < t->ndim; i++)

@@ -238,7 +238,7 @@ class Autograd:
         return flat[0] if len(flat) == 1 else tuple(flat)
 
     def tangents(self, values, primals, tangents, results):
-        """Tangents of the results: by the declared formula, else by the native form, else from the gradient's formula."""
+        """Tangents of the results: by the declared formula, else by the decomposition, else from the gradient's formula."""
         op = self.operator
         if self.tangent:
             filled = [_zeros_like(p) if t is None and a["name"] in self.tangent.used else t for a, p, t in zip(op.slots, primals, tangents)]
@@ -248,7 +248,7 @@ class Autograd:
             return [None if not isinstance(d, torch.Tensor) else self.unpack(d)[1] for d in duals]
         if isinstance(self.rule, Gradient):
             return self.transposed(primals, tangents, results)
-        raise NotImplementedError(f"{op.name}: an argument has a forward-mode tangent, and the operator declares no tangent, no native form and "
+        raise NotImplementedError(f"{op.name}: an argument has a forward-mode tangent, and the operator declares no tangent, no decomposition and "
                                   "no gradient to make it from")
 
     def transposed(self, primals, tangents, results):

@@ -239,7 +239,7 @@ class Contract:
 
     def expected(self, values):
         """The Expected of each return (of a list, a list of them), without memory; None if the contract does not describe it. Raises as
-        infer() does. Kept for calls with the same plain values: native forms of devices without a kernel are called again and again."""
+        infer() does. Kept for calls with the same plain values: decompositions of devices without a kernel are called again and again."""
         try:
             key = _key(values)
             kept = self._kept.get(key)

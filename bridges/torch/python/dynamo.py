@@ -1,5 +1,5 @@
 """How Dynamo traces operators: a call of a library's function becomes a call of the torch operator, and if the policy turns an
-operator off, its native form is put into the graph, so that a compiler can fuse it. Every such decision is guarded. Imported only after
+operator off, its decomposition is put into the graph, so that a compiler can fuse it. Every such decision is guarded. Imported only after
 torch._dynamo, and if that has the names used here (private.py): otherwise functions are leaves of the graph, and the policy is asked at
 every call.
 """
@@ -122,7 +122,7 @@ def _fuses(backend):
 
 
 def _guard_called(tx, operator, seen):
-    """The operators that a native form calls are expanded with it, if they are off too."""
+    """The operators that a decomposition calls are expanded with it, if they are off too."""
     for name in called(operator.declaration["native"]):
         for one in registration.operators_of(name) or ():
             if one.name not in seen:

@@ -44,7 +44,7 @@ _here = threading.local()
 
 @contextlib.contextmanager
 def expanding(operator):
-    """While the native form of an operator that is off is put into a graph: operators that it calls and that are off are expanded as well."""
+    """While the decomposition of an operator that is off is put into a graph: operators that it calls and that are off are expanded as well."""
     before, _here.rule = getattr(_here, "rule", None), rule_of(operator)
     try:
         yield
@@ -69,7 +69,7 @@ def called(tree):
 
 
 def _form(name, rule, target):
-    """What a graph gets of an operator that a native form calls."""
+    """What a graph gets of an operator that a decomposition calls."""
     from . import registration
     operators = registration.operators_of(name) or ()
     off = len(operators) == 1 and operators[0].native is not None and not getattr(operators[0].entry.function, rule)
@@ -120,11 +120,11 @@ class Native:
             return
         if isinstance(to, (list, tuple)):
             if len(to) != len(value):
-                raise RuntimeError(f"{self.name}: argument '{name}': expected {len(to)} tensors from the native form, found {len(value)}")
+                raise RuntimeError(f"{self.name}: argument '{name}': expected {len(to)} tensors from the decomposition, found {len(value)}")
             for one, its in zip(to, value):
                 self._put(name, one, its)
             return
-        wrong = f"{self.name}: argument '{name}': the native form gives it a value of another shape or dtype"
+        wrong = f"{self.name}: argument '{name}': the decomposition gives it a value of another shape or dtype"
         if to.dtype != value.dtype or to.dim() != value.dim():
             raise RuntimeError(f"{wrong}: expected {to.dtype} of rank {to.dim()}, found {value.dtype} of rank {value.dim()}")
         for n, m in zip(to.shape, value.shape):

@@ -19,7 +19,7 @@ def is_tensor(type_text):
 
 
 class NativeForm:
-    """Without a declared gradient: that of the native form, which backward runs again."""
+    """Without a declared gradient: that of the decomposition, which backward runs again."""
 
     def __init__(self, operator):
         self.operator, self.saves = operator, [VALUE] * len(operator.slots) + [NOT_KEPT] * len(operator.results)
@@ -39,7 +39,7 @@ class NativeForm:
         return [f"{''.join(f'd_{t}, ' for t in self.targets)} = again({{{values}}}, {{{needs}}}, ({grads}))"]
 
     def again(self, values, needs, grads):
-        """Gradients for what is needed, by running the native form with autograd."""
+        """Gradients for what is needed, by running the decomposition with autograd."""
         values = {name: _alive(v) for name, v in values.items()}
         places = [(name, i) for name, need in needs.items() for i, n in enumerate(need if isinstance(need, list) else [need]) if n]
 
@@ -78,7 +78,7 @@ def _vjp(f, leaves, grads):
 
 
 class Missing:
-    """No gradient and no native form: backward says so."""
+    """No gradient and no decomposition: backward says so."""
 
     grads = set()
 
@@ -99,9 +99,9 @@ class Missing:
         from .registration import gradients_that_call
         users = gradients_that_call(self.operator.name)
         if users:
-            raise RuntimeError(f"{users[0]}: its gradient calls {self.operator.name}, which declares no gradient and no native form: second derivatives "
+            raise RuntimeError(f"{users[0]}: its gradient calls {self.operator.name}, which declares no gradient and no decomposition: second derivatives "
                                "and forward mode (jvp) are not there")
-        raise RuntimeError(f"{self.operator.name}: it declares no gradient and no native form, so nothing flows back through it: "
+        raise RuntimeError(f"{self.operator.name}: it declares no gradient and no decomposition, so nothing flows back through it: "
                            "detach its result, or declare a gradient")
 
 

@@ -25,21 +25,20 @@ _declare(_S, "dv_last_error")  # of libdovetail, which it links
 _declare(ctypes.c_int, "dv_torch_available")
 _declare(ctypes.c_int, "dv_torch_register", _P, ctypes.c_uint32, _PP)
 _declare(None, "dv_torch_unregister", _P)
-_declare(_S, "dv_torch_why_not", _P, _S)
-_declare(ctypes.c_bool, "dv_torch_has_twin", _P, _S)
-_declare(_S, "dv_torch_out_schema", _P, _S)
-_declare(None, "dv_torch_readable_schema", _S, _S)
+_declare(_S, "dv_torch_skip_reason", _P, _S)
+_declare(ctypes.c_bool, "dv_torch_has_packed", _P, _S)
+_declare(_S, "dv_torch_get_out_schema", _P, _S)
+_declare(None, "dv_torch_print_parsable_schema", _S, _S)
 _declare(ctypes.c_size_t, "dv_torch_capacity")
-_declare(_P, "dv_torch_inside")
-_declare(_P, "dv_torch_operator", _P, _S)
-_declare(_P, "dv_torch_exchange")
-_declare(ctypes.c_bool, "dv_torch_has_autograd", _P, _S)
+_declare(_P, "dv_torch_get_functions")
+_declare(_P, "dv_torch_find_operator", _P, _S)
+_declare(ctypes.c_bool, "dv_torch_has_autograd_kernel", _P, _S)
 _declare(None, "dv_torch_set_autograd", _P, _S, _P, _P)
-_declare(ctypes.c_int, "dv_torch_set_native", _P, _S, _P)
+_declare(ctypes.c_int, "dv_torch_set_decomposition", _P, _S, _P)
 _declare(None, "dv_torch_set_overridden", _P, _S, ctypes.c_bool)
 
-SKIP_UNSUPPORTED, TWIN_UNSUPPORTED, NO_AUTOGRAD = 1, 2, 4  # enum dv_torch_flags
-TWINS = "_dovetail_"  # DV_TORCH_TWINS: before a twin's namespace
+SKIP_UNSUPPORTED, PACK_UNSUPPORTED, NO_AUTOGRAD = 1, 2, 4  # enum dv_torch_flags
+PACKED_PREFIX = "_dovetail_"  # DV_TORCH_PACKED_PREFIX: before the namespace of a packed operator
 
 
 def check(status):

@@ -5,7 +5,7 @@ import torch
 
 import dovetail._core
 
-from . import native, out, private, twin
+from . import native, out, packed, private
 from .autograd import Autograd
 from .contract import Contract
 from .entry import entry
@@ -111,7 +111,7 @@ class Operator(Schema):
         self._registration = registration
         if self.contract or not self.returns:
             private.register_fake(self.name, self.fake, library)
-        if native.bridge.dv_torch_has_autograd(registration, self.name.encode()):
+        if native.bridge.dv_torch_has_autograd_kernel(registration, self.name.encode()):
             self.autograd.attach(registration)
         else:
             library.impl(self.name.split("::")[1], self.autograd.python, "Autograd")
@@ -119,7 +119,7 @@ class Operator(Schema):
             self.out.install(library)
         if self.native:
             self._kept = self.run_native  # C has its address
-            native.check(native.bridge.dv_torch_set_native(registration, self.name.encode(), id(self._kept)))
+            native.check(native.bridge.dv_torch_set_decomposition(registration, self.name.encode(), id(self._kept)))
         local = self.name.split("::")[1]
         if private.vmap:
             from .transforms import vmap
@@ -134,14 +134,14 @@ class Operator(Schema):
     def shorten(self, gradient):
         """Let calls of the library's function run the kernel directly if nothing else would run; and if only a gradient is needed besides,
         call `gradient` with all arguments by position."""
-        entry = native.bridge.dv_torch_operator(self._registration, self.name.encode())
+        entry = native.bridge.dv_torch_find_operator(self._registration, self.name.encode())
         dovetail._core.torch.operator(self.pointer, entry, self.overload, self.defaults, gradient)
 
-    # ---- the native form, run by torch
+    # ---- the decomposition, run by torch
 
     def call_native(self, values):
-        """The native form as the operator itself would run: the contract is checked, and results are new tensors of its dtypes and strides."""
-        return self.checked(lambda: self.native(dict(zip(self.names, values))), values, "the native form")
+        """The decomposition as the operator itself would run: the contract is checked, and results are new tensors of its dtypes and strides."""
+        return self.checked(lambda: self.native(dict(zip(self.names, values))), values, "the decomposition")
 
     def checked(self, run, values, who):
         """Call run(), which returns a list of results, in place of the operator's kernels, with all checks of the contract."""
@@ -182,14 +182,14 @@ class Operator(Schema):
         return torch.empty_strided(x.shape, expected.example.stride(), dtype=x.dtype, device=x.device).copy_(x)
 
     def run_native(self, *values):
-        """The C kernel calls this to run the native form where it cannot itself: on an accelerator. The arguments of out= follow."""
-        values = twin.values_of(self.name) or list(values)
+        """The C kernel calls this to run the decomposition where it cannot itself: on an accelerator. The arguments of out= follow."""
+        values = packed.values_of(self.name) or list(values)
         with private.operators._AutoDispatchBelowADInplaceOrView():  # gradients and versions are settled
             made = self.call_native(values[:len(self.arguments)])
             return self.out.results(self.out.copy(values[len(self.arguments):], made)) if len(values) > len(self.arguments) else made
 
     def native_overload(self):
-        """The native form as a torch operator of its own, dovetail_native::ns_name, which every trace decomposes below autograd. A graph
+        """The decomposition as a torch operator of its own, dovetail_native::ns_name, which every trace decomposes below autograd. A graph
         contains it if the policy turns the operator off. Gradients, vmap and autocast are the operator's. Defined when first needed."""
         if self._native_overload is None:
             local = self.name.replace("::", "_")
@@ -222,7 +222,7 @@ class Operator(Schema):
         self.entry.clear()
         self.autograd.detach()
         if self._registration is not None:
-            native.bridge.dv_torch_set_native(self._registration, self.name.encode(), None)
+            native.bridge.dv_torch_set_decomposition(self._registration, self.name.encode(), None)
         if self._native_library is not None:
             natives.pop("dovetail_native::" + self.name.replace("::", "_"), None)
             self._native_overload.py_kernels.clear()

@@ -232,7 +232,7 @@ functional = Feature(
     "torch._functionalize_replace", "torch._functionalize_commit_update", "torch._functionalize_sync", "torch._from_functional_tensor",
     "torch._to_functional_tensor", "torch._C._get_dispatch_mode", "torch._C._TorchDispatchModeKey", "torch._ops._get_dispatch_mode_pre_dispatch",
     "torch._subclasses.functional_tensor.FunctionalTensorMode")
-modes = Feature("modes", "a contract is evaluated at each call of a native form on an accelerator", "torch._C._len_torch_dispatch_stack")
+modes = Feature("modes", "a contract is evaluated at each call of a decomposition on an accelerator", "torch._C._len_torch_dispatch_stack")
 like = Feature("like", "a result that is `like` an argument of another shape has no fake",
                "torch._prims_common.compute_elementwise_output_logical_to_physical_perm")
 samples = Feature(

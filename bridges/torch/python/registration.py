@@ -8,7 +8,7 @@ import warnings
 import torch
 
 from .. import _core, _errors
-from . import _when_imported, functionalized, native, out, overridden, private, twin  # noqa: F401: functionalized mends torch's functions
+from . import _when_imported, functionalized, native, out, overridden, packed, private  # noqa: F401: functionalized mends torch's functions
 from .operator import Operator
 from .types import from_number
 
@@ -38,8 +38,8 @@ def _tell_inductor():
     _tell("inductor")
 
 
-_core.torch.attach(native.bridge.dv_torch_inside())
-_core.torch.exchange(native.bridge.dv_torch_exchange(), from_number)
+_core.torch.attach(native.bridge.dv_torch_get_functions())
+_core.torch.set_from_number(from_number)
 
 
 def _handle(library):
@@ -61,7 +61,7 @@ class Registration:
     def __init__(self, library, strict):
         handle = ctypes.c_void_p()
         self.namespace, _, pointer = _core.library_info(library)
-        flags = 0 if strict else native.SKIP_UNSUPPORTED | native.TWIN_UNSUPPORTED
+        flags = 0 if strict else native.SKIP_UNSUPPORTED | native.PACK_UNSUPPORTED
         if _core.torch.why():  # tensor objects cannot be read from C: then the Autograd kernels are in Python
             flags |= native.NO_AUTOGRAD
         native.check(native.bridge.dv_torch_register(pointer, flags, ctypes.byref(handle)))
@@ -89,18 +89,18 @@ class Registration:
 
     def _add(self, op):
         name, declaration = op.name, json.loads(op.json())
-        why = native.bridge.dv_torch_why_not(self._handle, name.encode())
+        why = native.bridge.dv_torch_skip_reason(self._handle, name.encode())
         if why:
             why = why.decode()
             if why.endswith("libtorch gave no reason") and private.dispatch_dump and private.dispatch_dump(name):
                 why = why.replace("libtorch gave no reason", "it has an operator of this name")
             self._skip(name, why)
             return
-        if native.bridge.dv_torch_has_twin(self._handle, name.encode()):
+        if native.bridge.dv_torch_has_packed(self._handle, name.encode()):
             try:
-                twin.define(self._library, name, op, declaration, native.bridge.dv_torch_out_schema(self._handle, name.encode()))
+                packed.define(self._library, name, op, declaration, native.bridge.dv_torch_get_out_schema(self._handle, name.encode()))
             except RuntimeError as error:
-                twin.retire(name)
+                packed.retire(name)
                 self._skip(name, f"{name}: torch refused the schema: {error}")
                 return
         operator = self.operators[name] = Operator(op, declaration)
@@ -132,8 +132,8 @@ class Registration:
                 if op in waiting:
                     waiting.remove(op)
             op.retire()
-            if native.bridge.dv_torch_has_twin(self._handle, name.encode()):
-                twin.retire(name)
+            if native.bridge.dv_torch_has_packed(self._handle, name.encode()):
+                packed.retire(name)
         _incomplete.difference_update(name.partition(".")[0] for name in self.skipped)
         if self._library is not None:
             self._library._destroy()

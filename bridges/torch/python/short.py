@@ -23,7 +23,7 @@ _all = {}  # "ns::name" or "ns::name.overload" -> Short
 _given = threading.local()  # value: (a result,) that torch's call uses as the kernel's result
 
 try:
-    _core.torch.attach(native.bridge.dv_torch_inside())
+    _core.torch.attach(native.bridge.dv_torch_get_functions())
     _possible = True
 except RuntimeError:  # the guard does not know this libtorch
     _possible = False

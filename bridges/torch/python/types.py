@@ -69,5 +69,5 @@ def readable_schema(schema):
     """A schema in a form that torch can parse, which is not always the one that it prints."""
     text = str(schema).encode()
     to = ctypes.create_string_buffer(2 * len(text) + 1)
-    native.bridge.dv_torch_readable_schema(text, to)
+    native.bridge.dv_torch_print_parsable_schema(text, to)
     return to.value.decode()

@@ -143,7 +143,7 @@ def explain():
 
 
 def decompositions(*libraries):
-    """For torchair.get_npu_backend(custom_decompositions=...): the native forms of the operators that have one and for which GE has no node."""
+    """For torchair.get_npu_backend(custom_decompositions=...): the decompositions of the operators that have one and for which GE has no node."""
     from .._library import libraries as loaded
     from ..torch import registration
     found = {}

@@ -1,5 +1,6 @@
-/* InferShape and InferDataType of GE for Dovetail's operators: `dovetail export --ge` writes this file beside those that include
- * it. The C part is libdovetail_torchair's; the C++ part reads CANN's contexts, and needs CANN's headers. */
+/* InferShape and InferDataType of GE (CANN's Graph Engine) for Dovetail's operators. `dovetail export --ge` writes this file
+ * beside the files that include it. The C part declares libdovetail_torchair's function; the C++ part reads CANN's contexts, and
+ * needs CANN's headers. */
 #ifndef DOVETAIL_GE_H
 #define DOVETAIL_GE_H
 
@@ -15,35 +16,38 @@ typedef struct dv_ge_type {
     const char *name;
 } dv_ge_type;
 
-/* Operators that a package has: the binary that `dovetail build` made, found beside the package's own library. Fill in the first
- * three and keep it: the others are libdovetail_torchair's. */
+/* The operators of a package: the binary that `dovetail build` made, which lies beside the package's own library. The package
+ * sets the first three fields and keeps the struct; libdovetail_torchair sets the others. */
 typedef struct dv_ge_package {
-    const char *binary;      /* "my_ops.so" */
+    const char *binary;      /* the file name of the binary, such as "my_ops.so" */
     const void *beside;      /* any address in the package's library */
-    const dv_ge_type *types; /* every type that a prototype names */
+    const dv_ge_type *types; /* all types that the package's prototypes name; an entry with name NULL ends the table */
     void *library;
     int status;
 } dv_ge_package;
 
-/* What GE knows about a node. Inputs, attributes and outputs are counted as in its prototype. A dtype of -1, an ndim of -1 and a
- * size of -1 are unknown; an ndim of DV_GE_WITHOUT_SHAPES: only dtypes are asked for. */
+/* What GE knows about a node. Inputs, attributes and outputs are numbered as in the operator's GE prototype. A dtype, ndim or
+ * size of -1 is unknown. An ndim of DV_GE_WITHOUT_SHAPES means that GE asks for dtypes only. */
 enum { DV_GE_WITHOUT_SHAPES = -2 };
 typedef struct dv_ge_node {
     void *context;
-    size_t (*count)(void *context, size_t input); /* how many tensors this input has: 0, 1, or a list's */
-    void (*tensor)(void *context, size_t input, size_t k, int32_t *dtype, int32_t *ndim, int64_t sizes[DV_MAX_NDIM]);
-    /* Fill in an attribute of this type (enum dv_field_type); a DTYPE as DV_VALUE_INT, GE's number. false: it is not known. */
+    size_t (*count)(void *context, size_t input); /* returns the number of tensors of an input: 0 or 1, or the length of a list */
+    void (*tensor)(void *context, size_t input, size_t k, int32_t *read_dtype, int32_t *ndim, int64_t sizes[DV_MAX_NDIM]);
+    /* Sets *out to an attribute of this type (enum dv_field_type); a DTYPE becomes a DV_VALUE_INT with GE's number. Returns false
+     * if the attribute is not known. */
     bool (*attribute)(void *context, size_t index, uint32_t type, dv_value *out);
-    /* An attribute that is a list, as GE has it: elements of type int64_t, float, bool or int32_t (types), or texts of which each
-     * begins where the one before ends. NULL: it is not known. */
+    /* Returns the elements of an attribute that is a list, as GE has them, and their number in *size. Elements are int64_t,
+     * float, bool, int32_t (GE's numbers of types), or NUL-terminated texts one after the other. NULL: the attribute is not
+     * known. */
     const void *(*list)(void *context, size_t index, size_t *size);
-    size_t (*noutputs)(void *context); /* each tensor of a list counts */
-    bool (*output)(void *context, size_t index, int32_t dtype, int32_t ndim, const int64_t *sizes); /* false: refused */
+    size_t (*noutputs)(void *context); /* returns the number of the node's outputs; each tensor of a list counts as one */
+    bool (*output)(void *context, size_t index, int32_t read_dtype, int32_t ndim,
+        const int64_t *sizes); /* sets one output; returns false if GE refuses it */
 } dv_ge_node;
 
-/* Infer the outputs of a node of this operator ("ns::name.overload") and give each to node->output. A status; dv_last_error() has
- * the message. Thread-safe. */
-DV_API int dv_ge_infer(dv_ge_package *package, const char *op, const dv_ge_node *node);
+/* Infers the outputs of a node of the operator "ns::name.overload", and passes each to node->output. Returns a status;
+ * dv_last_error() has the message. May be called from several threads at once. */
+DV_API int dv_ge_infer(dv_ge_package *package, const char *op_name, const dv_ge_node *node);
 
 #ifdef __cplusplus
 }
@@ -56,7 +60,7 @@ DV_API int dv_ge_infer(dv_ge_package *package, const char *op, const dv_ge_node 
 namespace dovetail_ge
 {
 
-/* What both contexts have. */
+/* The functions of a dv_ge_node that are the same for CANN's contexts of shapes and of dtypes. */
 template <class Context> struct Reader {
     static Context *of(void *context) { return static_cast<Context *>(context); }
 
@@ -97,7 +101,7 @@ template <class Context> struct Reader {
     }
 };
 
-inline void shape(void *context, size_t input, size_t k, int32_t *dtype, int32_t *ndim, int64_t sizes[DV_MAX_NDIM])
+inline void get_input_shape(void *context, size_t input, size_t k, int32_t *dtype, int32_t *ndim, int64_t sizes[DV_MAX_NDIM])
 {
     const auto *c = static_cast<gert::InferShapeContext *>(context);
     const auto *desc = c->GetDynamicInputDesc(input, k);
@@ -108,7 +112,7 @@ inline void shape(void *context, size_t input, size_t k, int32_t *dtype, int32_t
         sizes[i] = shape->GetDim(static_cast<size_t>(i));
 }
 
-inline bool set_shape(void *context, size_t index, int32_t, int32_t ndim, const int64_t *sizes)
+inline bool try_set_output_shape(void *context, size_t index, int32_t, int32_t ndim, const int64_t *sizes)
 {
     gert::Shape *shape = static_cast<gert::InferShapeContext *>(context)->GetOutputShape(index);
     if (!shape || ndim > static_cast<int32_t>(gert::Shape::kMaxDimNum))
@@ -121,14 +125,14 @@ inline bool set_shape(void *context, size_t index, int32_t, int32_t ndim, const 
     return true;
 }
 
-inline void dtype(void *context, size_t input, size_t k, int32_t *dtype, int32_t *ndim, int64_t *)
+inline void get_input_dtype(void *context, size_t input, size_t k, int32_t *dtype, int32_t *ndim, int64_t *)
 {
     const ge::DataType found = static_cast<gert::InferDataTypeContext *>(context)->GetDynamicInputDataType(input, k);
     *dtype = found != ge::DT_UNDEFINED ? static_cast<int32_t>(found) : -1;
     *ndim = DV_GE_WITHOUT_SHAPES;
 }
 
-inline bool set_dtype(void *context, size_t index, int32_t dtype, int32_t, const int64_t *)
+inline bool try_set_output_dtype(void *context, size_t index, int32_t dtype, int32_t, const int64_t *)
 {
     return static_cast<gert::InferDataTypeContext *>(context)->SetOutputDataType(
                index, dtype < 0 ? ge::DT_UNDEFINED : static_cast<ge::DataType>(dtype)) == ge::GRAPH_SUCCESS;
@@ -146,20 +150,20 @@ template <class Context> uint32_t done(Context *context, int status)
 inline uint32_t infer_shape(gert::InferShapeContext *context, dv_ge_package *package, const char *op)
 {
     using R = Reader<gert::InferShapeContext>;
-    const dv_ge_node node = { context, R::count, shape, R::attribute, R::list, R::noutputs, set_shape };
+    const dv_ge_node node = { context, R::count, get_input_shape, R::attribute, R::list, R::noutputs, try_set_output_shape };
     return done(context, dv_ge_infer(package, op, &node));
 }
 
 inline uint32_t infer_dtype(gert::InferDataTypeContext *context, dv_ge_package *package, const char *op)
 {
     using R = Reader<gert::InferDataTypeContext>;
-    const dv_ge_node node = { context, R::count, dtype, R::attribute, R::list, R::noutputs, set_dtype };
+    const dv_ge_node node = { context, R::count, get_input_dtype, R::attribute, R::list, R::noutputs, try_set_output_dtype };
     return done(context, dv_ge_infer(package, op, &node));
 }
 
 } // namespace dovetail_ge
 
-/* One line for each node. `dovetail_package` is the file's dv_ge_package. */
+/* Registers InferShape and InferDataType for one GE node. `dovetail_package` is the file's dv_ge_package. */
 #define DOVETAIL_GE(node, op)                                                                                      \
     IMPL_OP(node)                                                                                                  \
         .InferShape([](gert::InferShapeContext *c) { return dovetail_ge::infer_shape(c, &dovetail_package, op); }) \

@@ -50,7 +50,7 @@ class CompilationConfig(_Block):
         config.enabled_custom_ops      # Counter({'rms_norm': 24})
 
     custom_ops: words as of dovetail.policy, a list or a str. Without any the policy of dovetail.policy applies. Where neither says all or
-    none, CustomOps are off for the backend inductor, which fuses their native forms, and on for all others.
+    none, CustomOps are off for the backend inductor, which fuses their decompositions, and on for all others.
     backend: the one that torch.compile will have; "" in eager mode.
     platform: cpu, cuda, hip, xpu, tpu, npu or oot; by default the one that torch has here.
     """

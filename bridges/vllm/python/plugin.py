@@ -198,6 +198,6 @@ def _put_first(names, platform, logger, line):
 
 
 def _hash(operator):
-    """Of the files with the operator's kernels: its own, and those that may have more rows for it, which declare nothing."""
+    """Of the files with the operator's kernels: its own, and those that may have more kernels for it, which declare nothing."""
     files = [library.path for library in dovetail.libraries() if operator in library.operators().values() or not library.operators()]
     return hashlib.sha256(b"".join(pathlib.Path(f).read_bytes() for f in sorted(files))).hexdigest()[:16]

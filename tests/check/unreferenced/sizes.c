@@ -49,7 +49,8 @@ static int smooth_f32(dv_context *ctx, const struct smooth *a)
     return DV_OK;
 }
 DV_OPERATOR(smooth, struct smooth, (x, window, out), .schema = "smooth(Tensor x, int window=512) -> Tensor out",
-    .contract = "x[n]:f32 -> out[n]:f32; window >= 0", .kernels = DV_KERNELS(DV_KERNEL(struct smooth, "cpu", "f32", smooth_f32)));
+    .contract = "x[n]:f32 -> out[n]:f32; 0 <= window <= 600",
+    .kernels = DV_KERNELS(DV_KERNEL(struct smooth, "cpu", "f32", smooth_f32)));
 
 /* The larger of each two elements; a rest is left out. */
 struct pool {

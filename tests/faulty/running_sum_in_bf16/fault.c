@@ -49,7 +49,14 @@ static uint16_t to_bf16(double y)
     return (uint16_t)(u >> 16);
 }
 #define PUTB(x, y) ((x) = to_bf16(y))
+#ifdef WITHOUT_F32
+#define DTYPES "f64 bf16"
+#define F32
+#else
 KERNEL(f_f32, float, double, ID, SET)
+#define DTYPES "f32 f64 bf16"
+#define F32 DV_KERNEL(struct f, "cpu", "f32", f_f32),
+#endif
 KERNEL(f_f64, double, double, ID, SET)
 #undef BODY
 #define BODY(T, GET, PUT)                          \
@@ -60,7 +67,6 @@ KERNEL(f_f64, double, double, ID, SET)
 KERNEL(f_bf16, uint16_t, float, from_bf16, PUTB)
 DV_OPERATOR(f, struct f, (x, exclusive, reverse, out),
     .schema = "cumsum2(Tensor x, bool exclusive=False, bool reverse=False) -> Tensor out",
-    .contract = "x[m n]:T -> out[m n]:T; parallel(m); T in f32 f64 bf16",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f_f32), DV_KERNEL(struct f, "cpu", "f64", f_f64),
-        DV_KERNEL(struct f, "cpu", "bf16", f_bf16)));
+    .contract = "x[m n]:T -> out[m n]:T; parallel(m); T in " DTYPES,
+    .kernels = DV_KERNELS(F32 DV_KERNEL(struct f, "cpu", "f64", f_f64), DV_KERNEL(struct f, "cpu", "bf16", f_bf16)));
 DV_LIBRARY(faulty, &dv_op_f);

@@ -17,7 +17,6 @@ import select
 import signal
 import sys
 import time
-import types
 
 gc.disable()  # it takes a fifth of an import's time, and finds little
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # what asks for a GPU before a fork would make it unusable after
@@ -103,19 +102,14 @@ def _named_results(schema):
     return f"{head} -> {'(' + ', '.join(named) + ')' if several else named[0]}"
 
 
-def _tensor(dtype, shape, strides, first, elements, writable):
-    if isinstance(dtype, str):
-        dtype = getattr(torch, dtype)
-    if isinstance(elements, bytes):
-        flat = torch.frombuffer(bytearray(elements), dtype=dtype) if elements else torch.empty(0, dtype=dtype)
-    else:
-        flat = torch.tensor(elements, dtype=dtype)
+def _tensor(dtype, shape, strides, first, memory):
+    dtype = getattr(torch, dtype)
+    flat = torch.frombuffer(bytearray.fromhex(memory), dtype=dtype) if memory else torch.empty(0, dtype=dtype)
     return flat.as_strided(shape, strides, first)
 
 
-# The names that the command's argument texts use (check/repro.c), which are written for NumPy.
-_NAMES = {"tensor": _tensor, "numpy": types.SimpleNamespace(nan=float("nan"), inf=float("inf")), "ml_dtypes": torch, "complex": complex,
-          "True": True, "False": False, "None": None, "__builtins__": {}}
+# The names that the command's argument texts use (check/property_torch.c).
+_NAMES = {"tensor": _tensor, "nan": float("nan"), "inf": float("inf"), "complex": complex, "True": True, "False": False, "None": None, "__builtins__": {}}
 
 
 def _convert(a, value):

@@ -579,7 +579,7 @@ def sharded(op, values):
 
 
 def compiled(op, *cases, native=None):
-    """torch.compile, fullgraph and with dynamic shapes, gives what eager gives, in no more compilations than its native form (or, where it
+    """torch.compile, fullgraph and with dynamic shapes, gives what eager gives, in no more compilations than its decomposition (or, where it
     has none, than copying each tensor; one for each number of results, which sizes may decide)."""
     import torch._dynamo
     positional = sum(not a.kwarg_only for a in op._schema.arguments)
@@ -626,14 +626,14 @@ def compiled(op, *cases, native=None):
         try:
             least = max(count(native or plain)[0], 1)
         except Exception as error:
-            raise Unsure(f"the native form is not compiled: {error}") from None
+            raise Unsure(f"the decomposition is not compiled: {error}") from None
     counts = len({len(e) for e in expected})  # a graph has one number of results
     if times > max(least, counts):
-        raise Broken(f"{times} compilations for {len(cases)} calls, and {'its native form' if native else 'a copy of each tensor'} needs {least}")
+        raise Broken(f"{times} compilations for {len(cases)} calls, and {'its decomposition' if native else 'a copy of each tensor'} needs {least}")
 
 
 def on_device(op, values):
-    """On each other device that it has rows for, results and written arguments are those of the CPU, and nothing else is written."""
+    """On each other device that it has kernels for, results and written arguments are those of the CPU, and nothing else is written."""
     if is_random(op):
         raise Unsure("it is random")
     if any(t.dim() > 8 for t in each(values)):
@@ -642,7 +642,7 @@ def on_device(op, values):
     names = [d for key, d in keys.items() if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)]
     here = [d for d in names if hasattr(torch, d) and getattr(torch, d).is_available()]
     if not here:
-        raise Unsure(f"torch sees no {' or '.join(names)} here: the rows for it did not run")
+        raise Unsure(f"torch sees no {' or '.join(names)} here: the kernels for it did not run")
     with_tensor = [i for i, v in enumerate(values) if each(v)]
 
     def outcome_there(device, stays):

@@ -4,7 +4,7 @@ torch.compile and torch.export functionalize an operator that writes (auto_funct
 Tensor(a!) -> Tensor(a!), or a view of one. So
 
 - a view is made by torch's own views, from its contract;
-- a result that is an argument is left out of a twin of the operator, which auto_functionalized takes;
+- a result that is an argument is left out of a reduced operator, which auto_functionalized takes;
 - under torch.func.functionalize such an operator runs on copies, and the copies take the place of the arguments.
 
 torch itself functionalizes other operators that write in graphs: a kernel on the Functionalize key would prevent that.
@@ -30,7 +30,7 @@ def install(operator, library):
         return
     if any(alias is not None for alias in operator.alias):
         rule = _Writes(operator, library)
-        rule.twin  # now: graphs that were saved may hold it
+        rule.reduced  # now: graphs that were saved may hold it
         library.impl(local, rule.kernel, "Functionalize")
         give_rule(operator.overload, rule.in_graph)
     elif operator.writes:
@@ -41,7 +41,7 @@ def install_written(operator, library):
     """Lets torch.func.functionalize take an operator that writes and returns no argument. operator: a declared one, or the Schema of one in Python.
     library: a library of its namespace."""
     rule = _Writes(operator, library)
-    rule.twin  # now: graphs that were saved may hold it
+    rule.reduced  # now: graphs that were saved may hold it
     _while_inside.add(rule)
 
 
@@ -113,8 +113,8 @@ class _Writes:
         self.operator, self.library = operator, library
 
     @functools.cached_property
-    def twin(self):
-        return _twin(self.operator, self.library)
+    def reduced(self):
+        return _make_reduced(self.operator, self.library)
 
     def results(self, values, fresh):
         """The operator's results: its arguments, and new tensors."""
@@ -127,7 +127,7 @@ class _Writes:
         values = self.operator.bind(args, kwargs)
         named = {a.name: v for a, v in zip(self.operator.arguments, values)}
         with mode:
-            out = self.twin(**named)
+            out = self.reduced(**named)
         return self.results(values, () if out is None else (out,) if isinstance(out, torch.Tensor) else out)
 
     # ---- torch.func.functionalize, and graphs without torch's Python dispatcher
@@ -173,9 +173,9 @@ class _Writes:
         # Of the keys that are excluded here, modes and fake tensors need the one that saves the thread's state.
         snapshot = private.traced._SetExcludeDispatchKeyGuard(_torch.DispatchKey.PythonTLSSnapshot, False)
         with _torch._ExcludeDispatchKeyGuard(_BACK | _FUNCTIONALIZE), snapshot:
-            out = private.traced.auto_functionalized_v2(self.twin, **named, _all_bases=bases)
+            out = private.traced.auto_functionalized_v2(self.reduced, **named, _all_bases=bases)
         first = len(out) - len(bases)
-        return out[:first] if self.twin._schema.returns else (), out[first:]
+        return out[:first] if self.reduced._schema.returns else (), out[first:]
 
 
 class _Layers:
@@ -221,7 +221,7 @@ def _tensors(value):
     return [x for x in (value if isinstance(value, (list, tuple)) else (value,)) if x is not None]
 
 
-def _twin(operator, library):
+def _make_reduced(operator, library):
     """The operator without the results that are its arguments. It still writes, unlike core's functional form (dv_functional()). Of that
     form Inductor would copy every written argument, unless its table `inplaceable_ops` had the operator; then it would write all of them in
     place or none, and only where both forms have the same results. auto_functionalized decides for each argument."""
@@ -233,7 +233,7 @@ def _twin(operator, library):
     name = f"_writes_of_{local}" + (f".{overload}" if overload else "")
     library.define(f"{name}{arguments} -> ({', '.join('Tensor' for _ in fresh)})", tags=torch.Tag.pt2_compliant_tag)
     packet = getattr(getattr(torch.ops, space), f"_writes_of_{local}")
-    twin = getattr(packet, overload or "default")
+    reduced = getattr(packet, overload or "default")
 
     def results(out):
         out = (out,) if len(operator.returns) == 1 else out
@@ -241,4 +241,4 @@ def _twin(operator, library):
 
     library.impl(name, lambda *args, **kwargs: results(operator.overload(*args, **kwargs)), "CompositeExplicitAutograd")
     private.register_fake(f"{space}::{name}", lambda *args, **kwargs: results(operator.fake(*args, **kwargs)), library)
-    return twin
+    return reduced

@@ -40,7 +40,7 @@ static PyObject *new_array(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     const int64_t n = PyList_Size(list);
     const int status = dv_tensor_new(dv_dtype_from_key(DV_DTYPE_f32), 1, &n, &t);
     if (status)
-        return ext_raise(status);
+        return ext_raise_status(status);
     for (Py_ssize_t i = 0; i < n; i++)
         ((float *)t->data)[i] = (float)PyFloat_AsDouble(PyList_GetItem(list, i));
     return array_from(t);
@@ -77,13 +77,13 @@ static int setup(PyObject *space)
     return PyModule_AddObjectRef(space, "Array", (PyObject *)array_type);
 }
 
-static enum ext_kind kind(PyTypeObject *type) { return type == array_type ? EXT_TENSOR : EXT_NOTHING; }
+static enum ext_kind kind(PyTypeObject *type) { return type == array_type ? EXT_KIND_TENSOR : EXT_KIND_NONE; }
 
 static enum ext_outcome begin(ext_call *c)
 {
     c->host = (dv_host){ .size = sizeof(dv_host),
         .name = "toy",
-        .random = ext_random,
+        .random = ext_draw_random,
         .before_kernel = ext_before_kernel,
         .after_kernel = ext_after_kernel };
     return EXT_OK;
@@ -93,14 +93,14 @@ static enum ext_outcome tensor(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out)
 {
     if (!Py_IS_TYPE(o, array_type))
-        return ext_other_tensor(c, slot, element, o, write, out);
+        return ext_convert_foreign(c, slot, element, o, write, out);
     *out = array_of(o)->t;
-    c->elements += dv_numel(*out);
+    c->passed_numel += dv_numel(*out);
     return EXT_OK;
 }
 
 static void count(PyObject *o) { array_of(o)->written++; }
-static void writes(ext_call *c) { ext_each_written(c, count); }
+static void writes(ext_call *c) { ext_for_each_written(c, count); }
 
 static PyObject *wrap(ext_call *c, dv_tensor *take)
 {
@@ -108,6 +108,10 @@ static PyObject *wrap(ext_call *c, dv_tensor *take)
     return array_from(take);
 }
 
-const ext_host ext_host_toy = {
-    .name = "toy", .setup = setup, .kind = kind, .begin = begin, .tensor = tensor, .writes = writes, .wrap = wrap
-};
+const ext_host ext_host_toy = { .name = "toy",
+    .setup = setup,
+    .classify_type = kind,
+    .begin_call = begin,
+    .describe_tensor = tensor,
+    .notify_writes = writes,
+    .wrap_tensor = wrap };

@@ -1,3 +1,0 @@
-from call import call
-
-call()

@@ -1,1 +1,0 @@
-from poison import found  # noqa: F401: the array stays unwritten

@@ -1,2 +1,0 @@
-#include "heap.h"
-#include "bounds.c"

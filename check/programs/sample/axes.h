@@ -1,3 +1,0 @@
-/* Along which axis each tensor is cut. */
-#pragma once
-static const int axes[] = { 0, -1 };

@@ -1,3 +1,0 @@
-#include "tangent.h"
-
-static int question(dv_operator *op, dv_value *results) { return (void)results, ask(op, tangent_along, "tangent"); }

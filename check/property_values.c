@@ -192,10 +192,26 @@ typedef struct process_state {
     bool has_timer;              /* true if an alarm is set */
     mode_t umask_bits;
     struct rlimit limits[RLIM_NLIMITS];
-    int modes[4]; /* results of personality(), and of prctl() for dumpable, no new privileges and seccomp */
+    int modes[5]; /* results of personality(), of prctl() for dumpable, no new privileges and seccomp, and values_count_filters()
+                   */
 } process_state;
 
 extern char **environ;
+
+/* Returns the number of this thread's filters of system calls, to which the worker's own belongs; -1 if the system does not tell.
+ */
+static int values_count_filters(void)
+{
+    static const char name[] = "\nSeccomp_filters:";
+    char text[4096] = "";
+    const int fd = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && read(fd, text, sizeof text - 1) < 0)
+        *text = 0;
+    if (fd >= 0)
+        close(fd);
+    const char *at = strstr(text, name);
+    return at ? atoi(at + sizeof name - 1) : -1;
+}
 
 /* Reads the process state that a call must leave unchanged. */
 static void values_read_process_state(process_state *state)
@@ -231,7 +247,7 @@ static void values_read_process_state(process_state *state)
     for (int i = 0; i < RLIM_NLIMITS; i++)
         getrlimit((unsigned)i, &state->limits[i]);
     const int modes[] = { personality(0xffffffff), prctl(PR_GET_DUMPABLE), prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0),
-        prctl(PR_GET_SECCOMP) };
+        prctl(PR_GET_SECCOMP), values_count_filters() };
     memcpy(state->modes, modes, sizeof modes);
 }
 

@@ -142,6 +142,7 @@ CALLS = {
     "removes its folder": 'char b[4096]; if (getcwd(b, sizeof b) && strstr(b, "to-be-removed")) rmdir(b);',
     "another folder": 'chdir("/"); umask(0777);',
     "personality": "personality(ADDR_NO_RANDOMIZE | READ_IMPLIES_EXEC); prctl(PR_SET_DUMPABLE, 0); prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);",
+    "gives up new privileges": "prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);",
     "no exit": "refuse_system_call(SYS_exit_group, SECCOMP_RET_ERRNO | EPERM);",
     "no system call to wait with": "refuse_system_call(SYS_wait4, SECCOMP_RET_KILL_PROCESS); refuse_system_call(SYS_close, SECCOMP_RET_KILL_PROCESS);",
     "no write": "refuse_system_call(SYS_write, SECCOMP_RET_KILL_PROCESS);",
@@ -172,6 +173,8 @@ LOADS = {
 ENDS = {"waits at its end": "for (;;) pause();", "exits at its end": "_exit(0);", "crashes at its end": "abort();"}
 ALL = {**{k: ("CALL", v) for k, v in CALLS.items()}, **{k: ("LOAD", v) for k, v in LOADS.items()}, **{k: ("END", v) for k, v in ENDS.items()}}
 HEALTHY = {"kills the checker", "much memory", "blocks signals at load", "another folder", "personality", "removes its folder", "no write", "no system call to wait with", "thread that waits", "takes a lock at a fork and frees it", "sleeps for three seconds", *ENDS}  # may pass, some of them because of the processor's speed
+if os.geteuid():
+    HEALTHY.add("gives up new privileges")  # a checker without privileges has given them up itself
 QUICK = {"forks", "kills the checker", "daemon", "closes descriptors, waits", "blocks signals, loops", "garbage in shared memory", "kills its parent", "stops its parent", "is traced", "exits at load", "waits before a fork", "ends a new process", "takes a lock at a fork and frees it"}
 
 

@@ -20,6 +20,17 @@ static bool is_in_process; /* true: this process is the checker's own (check_run
 
 /* ---- Reports ---- */
 
+/* Removes the first bytes of a UTF-8 character from the end of a text that was cut there. */
+static void job_remove_cut_character(char *text)
+{
+    size_t n = strlen(text), tail = 0; /* tail: number of continuation bytes at the end */
+    while (tail < 3 && tail < n && ((unsigned char)text[n - 1 - tail] & 0xc0) == 0x80)
+        tail++;
+    const unsigned first = tail < n ? (unsigned char)text[n - 1 - tail] : 0;
+    if (first >= 0xc0 && tail < (first >= 0xf0 ? 3u : first >= 0xe0 ? 2u : 1u))
+        text[n - 1 - tail] = 0;
+}
+
 /* Sets outcome, kind and message of a job. Does nothing if its outcome is no longer pass. */
 static void job_set_outcome_if_passing(
     check_job *job, enum check_outcome outcome, const char *kind, const char *format, va_list args)
@@ -30,6 +41,7 @@ static void job_set_outcome_if_passing(
     r->outcome = outcome;
     snprintf(r->kind, sizeof r->kind, "%s", kind);
     vsnprintf(r->message, sizeof r->message, format, args);
+    job_remove_cut_character(r->message);
 }
 
 void check_fail(check_job *job, const char *kind, const char *format, ...)

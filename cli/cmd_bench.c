@@ -238,10 +238,12 @@ static int cmd_bench_run(const cli_args *args)
         status = bench_run_all_isas(&b);
     }
     if (!status && cli_json_output) {
-        cli_text name = { 0 };
-        cli_text_append_json(&name, dv_operator_name(b.op));
-        printf("{\"ok\": true, \"operator\": %s, \"runs\": [%s]}\n", name.data, b.json.data ? b.json.data : "");
-        cli_text_free(&name);
+        cli_text t = { 0 };
+        cli_text_append_str(&t, "{\"ok\": true, \"operator\": ");
+        cli_text_append_json(&t, dv_operator_name(b.op));
+        cli_text_appendf(&t, ", \"runs\": [%s]}", b.json.data ? b.json.data : "");
+        cli_print_document(t.data);
+        cli_text_free(&t);
     }
     bench_reset_results(&b);
     free(b.results);

@@ -1334,7 +1334,7 @@ static void build_print_result(const build *b)
             cli_text_append_str(&t, "]");
         }
         cli_text_append_str(&t, "}");
-        puts(t.data);
+        cli_print_document(t.data);
         cli_text_free(&t);
         return;
     }
@@ -1433,7 +1433,7 @@ static int build_renew_digests(const cli_args *args)
             status = cli_renew_digest(args->given_options[i].value);
     cli_signals_end();
     if (!status && cli_json_output)
-        puts("{\"ok\": true}");
+        cli_print_document("{\"ok\": true}");
     return status;
 }
 

@@ -174,8 +174,19 @@ static int targets_make_temp_folder(targets *t)
     return t->temp.path ? CLI_OK : cli_fail("cannot make a temporary folder in $TMPDIR, /tmp or $XDG_RUNTIME_DIR");
 }
 
+/* True if an argument of the build is about warnings, as -X -Wall. Words for the linker, -Wl,WORD, are not. */
+static bool targets_asks_for_warnings(const targets *t)
+{
+    bool any = false;
+    for (size_t i = 0; i < t->nflags; i++) {
+        const char *flag = strstr(t->flags[i], "-W");
+        any |= flag && flag[2] && flag[3] != ',';
+    }
+    return any;
+}
+
 /* Builds the n source files of one library into a temporary folder, as `dovetail build` does. label: the name of the files for
- * messages. */
+ * messages. Without an option about warnings the build gives none: they would hide the reason why it fails. */
 static int targets_add_sources(targets *t, const char *const *files, size_t n, const char *label)
 {
     cli_text output = { 0 };
@@ -188,9 +199,10 @@ static int targets_add_sources(targets *t, const char *const *files, size_t n, c
         free(binary);
         binary = cli_format("%s/%zu-%.*s.so", t->temp.path, ++t->built, stem, name);
     }
-    enum { HEAD_WORDS = 6 };
+    enum { HEAD_WORDS = 8 };
     const char **argv = cli_realloc_array(NULL, HEAD_WORDS + t->nflags + n + 2, sizeof *argv);
-    const char *const head[HEAD_WORDS] = { cli_find_command(), "build", "-X", "-g1", "-o",
+    const char *const warnings = targets_asks_for_warnings(t) ? "-Wall" : "-w"; /* dovetail build has -Wall itself */
+    const char *const head[HEAD_WORDS] = { cli_find_command(), "build", "-X", "-g1", "-X", warnings, "-o",
         binary }; /* -g1 adds line numbers, with which faults are reported */
     memcpy(argv, head, sizeof head);
     memcpy(argv + HEAD_WORDS, t->flags, t->nflags * sizeof *argv);
@@ -582,7 +594,7 @@ static bool cmd_check_has_pointer(const char *pointer, const char *const *list, 
 }
 
 /* Checks, before the check runs, that a file can be written; file NULL: nothing to check. Returns a status. */
-static int cmd_check_check_writable(const char *file)
+static int cmd_check_require_writable(const char *file)
 {
     const char *slash = file ? strrchr(file, '/') : NULL;
     char *in = slash ? cli_format("%.*s/", (int)(slash - file), file) : cli_format(".");
@@ -617,20 +629,20 @@ static int cmd_check_raise_limits(void)
     return CLI_OK;
 }
 
-/* Writes to stdout, whose reader may be slow or may not read at all. Gives up half a second after a signal. Returns 0 or
- * errno. */
+/* Writes the report to stdout, or to where the JSON document goes. Its reader may be slow, or may not read at all: gives up half
+ * a second after a signal. Returns 0 or errno. */
 static int report_print_text(const char *data, size_t size)
 {
     const double patience = 0.5;
     double interrupted_at = 0;
     while (size) {
-        struct pollfd p = { .fd = STDOUT_FILENO, .events = POLLOUT };
+        struct pollfd p = { .fd = cli_get_document_descriptor(), .events = POLLOUT };
         const bool ready = poll(&p, 1, 50) > 0;
         if (!ready && interrupted_at > 0 && cli_get_seconds() - interrupted_at > patience)
             return EINTR;
         if (cli_is_interrupted() && interrupted_at <= 0)
             interrupted_at = cli_get_seconds();
-        const ssize_t n = ready ? write(STDOUT_FILENO, data, size < PIPE_BUF ? size : PIPE_BUF) : 0;
+        const ssize_t n = ready ? write(p.fd, data, size < PIPE_BUF ? size : PIPE_BUF) : 0;
         if (n < 0 && errno != EINTR && errno != EAGAIN)
             return errno;
         data += n > 0 ? n : 0;
@@ -782,9 +794,9 @@ static int cmd_check_run_targets(const cli_args *args, targets *t, check_options
     progress_display show = { isatty(STDERR_FILENO) && !cli_json_output, cli_has_option(args, "verbose") };
     const double begin = cli_get_seconds();
     int status = CLI_OK;
-    if (cmd_check_raise_limits() || cmd_check_check_writable(cli_find_option_value(args, "junit")) ||
-        cmd_check_check_writable(cli_find_option_value(args, "emit-c")) ||
-        cmd_check_check_writable(cli_find_option_value(args, "emit-python")))
+    if (cmd_check_raise_limits() || cmd_check_require_writable(cli_find_option_value(args, "junit")) ||
+        cmd_check_require_writable(cli_find_option_value(args, "emit-c")) ||
+        cmd_check_require_writable(cli_find_option_value(args, "emit-python")))
         return CLI_FAILED;
     size_t nfiles;
     const char **files = cli_gather_library_sources(args, args->noperands, &nfiles);

@@ -196,7 +196,8 @@ static int explain_call_site(const dv_site *s)
             cli_text_append_str(&t, i ? ", " : "");
             explain_append_result_json(&t, &results[i]);
         }
-        printf("%s]}\n", t.data);
+        cli_text_append_str(&t, "]}");
+        cli_print_document(t.data);
     } else if (!cli_json_output) {
         puts(dv_operator_schema(op));
         cli_print_site(s);

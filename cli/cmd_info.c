@@ -53,7 +53,7 @@ static int info_print_json(dv_operator *const *all, size_t n)
         dv_free(json);
     }
     cli_text_append_str(&out, "]}");
-    puts(out.data);
+    cli_print_document(out.data);
     cli_text_free(&out);
     return CLI_OK;
 }

@@ -125,8 +125,12 @@ static int cmd_list_run(const cli_args *args)
         }
         free(o.found);
     }
-    if (cli_json_output)
-        printf("{\"ok\": true, \"operators\": [%s]}\n", to.json.data ? to.json.data : "");
+    if (cli_json_output) {
+        cli_text t = { 0 };
+        cli_text_appendf(&t, "{\"ok\": true, \"operators\": [%s]}", to.json.data ? to.json.data : "");
+        cli_print_document(t.data);
+        cli_text_free(&t);
+    }
     cli_text_free(&to.json);
     return CLI_OK;
 }

@@ -148,7 +148,7 @@ static int main_run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     int status = main_run(argc, argv);
-    if (fflush(stdout) || ferror(stdout)) { /* output that could not be written, as on a full disk, is a failure */
+    if (!cli_try_flush_output()) { /* output that could not be written, as on a full disk, is a failure */
         fputs("dovetail: error: cannot write to standard output\n", stderr);
         status = CLI_FAILED;
     }

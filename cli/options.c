@@ -107,7 +107,7 @@ static int options_append_given(cli_args *args, const cli_option *option, const 
     args->given_options = cli_realloc_array(args->given_options, args->ngiven_options + 1, sizeof *args->given_options);
     args->given_options[args->ngiven_options++] = (struct cli_given_option){ option, value };
     if (!strcmp(option->name, "json"))
-        cli_json_output = true;
+        cli_begin_json_output();
     if (!strcmp(option->name, "color") && cli_set_color(value))
         return cli_fail_usage(args->verb, "option '--color': expected auto, always or never, found '%s'", value);
     return CLI_OK;

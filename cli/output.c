@@ -10,7 +10,34 @@
 #include <unistd.h>
 
 bool cli_json_output;
+static FILE *document; /* stream of the JSON document; NULL: stdout */
 static int color_when; /* 0 auto, 1 always, -1 never */
+
+void cli_begin_json_output(void)
+{
+    enum { MIN_DESCRIPTOR = 900 }; /* above those that a constructor may close because it takes them for its own */
+    cli_json_output = true;
+    if (document)
+        return;
+    int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, MIN_DESCRIPTOR);
+    if (fd < 0)
+        fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    document = fd < 0 ? NULL : fdopen(fd, "w");
+    if (document)
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+    else if (fd >= 0)
+        close(fd);
+}
+
+int cli_get_document_descriptor(void) { return document ? fileno(document) : STDOUT_FILENO; }
+
+void cli_print_document(const char *json) { fprintf(document ? document : stdout, "%s\n", json); }
+
+bool cli_try_flush_output(void)
+{
+    const bool has_failed = document && (fflush(document) || ferror(document));
+    return !fflush(stdout) && !ferror(stdout) && !has_failed;
+}
 
 void *cli_realloc_array(void *old, size_t n, size_t element_size)
 {
@@ -189,8 +216,10 @@ static void output_print_error(const char *format, va_list args)
         cli_get_escape_code(stderr, CLI_STYLE_NONE), t.data);
     if (cli_json_output) {
         cli_text json = { 0 };
+        cli_text_append_str(&json, "{\"ok\": false, \"error\": ");
         cli_text_append_json(&json, t.data);
-        printf("{\"ok\": false, \"error\": %s}\n", json.data);
+        cli_text_append_str(&json, "}");
+        cli_print_document(json.data);
         cli_text_free(&json);
     }
     cli_text_free(&t);

@@ -245,6 +245,29 @@ def test_what_does_not_build_is_no_pass(tmp_path):
     assert done.returncode == 1 and "broken.c:1:9" in done.stderr and "0 failed" not in done.stdout
 
 
+@pytest.mark.parametrize("padding", range(4))
+def test_a_long_message_ends_with_a_whole_character(tmp_path, padding):
+    (tmp_path / "f.c").write_text(f'#error "{"a" * padding}{"漢é😀" * 400}"\n')
+    done = subprocess.run([COMMAND, "check", "--only", "binding", tmp_path / "f.c"], capture_output=True)
+    assert done.returncode == 1 and "漢é😀漢" in done.stdout.decode()  # which fails for half a character
+
+
+@pytest.mark.parametrize("options, warns", [([], False), (["-X", "-Wunused"], True), (["-X", "-Wl,-O1"], False)])
+def test_warnings_do_not_hide_why_a_source_is_refused(tmp_path, options, warns):
+    lines = "\n".join(f"static int unused_{i}(void) {{ int never; return never; }}" for i in range(60))
+    (tmp_path / "f.c").write_text(f"""#include <dovetail_op.h>
+{lines}
+struct f {{ const dv_tensor *x; dv_tensor *out; }};
+static int f(dv_context *ctx, const struct f *a) {{ return (void)ctx, (void)a, DV_OK; }}
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x, int missing) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_LIBRARY(mylib, &dv_op_f);
+""")
+    done = subprocess.run([COMMAND, "check", "--only", "binding", *options, tmp_path / "f.c"], capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    assert done.returncode == 1 and ("not used" in said) == warns and (warns or "missing" in said), said
+
+
 def on_a_terminal(columns, *words):
     """What the command writes to a terminal."""
     child, fd = pty.fork()

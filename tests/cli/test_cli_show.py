@@ -59,6 +59,49 @@ def test_wrong_declarations_are_found_when_building(built, source, what, old, ne
     assert (built.folder / "my_ops.so").read_bytes() == before and not built.leftovers()
 
 
+# ---- What code of a library prints -----
+
+LOUD = """
+#include <dovetail_op.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int f(dv_context *ctx, const struct f *a)
+{
+    (void)ctx;
+    PRINT
+    const float *x = a->x->data;
+    float *out = a->out->data;
+    for (int64_t i = 0; i < dv_numel(a->out); i++)
+        out[i] = 2 * x[i];
+    return DV_OK;
+}
+static void print_at_fork(void) { printf("loud at a fork\\n"), fflush(stdout); }
+__attribute__((constructor)) static void print_at_load(void)
+{
+    printf("loud at load\\n");
+    if (write(1, "loud below stdio\\n", 17) == 17)
+        pthread_atfork(print_at_fork, NULL, print_at_fork);
+}
+__attribute__((destructor)) static void print_at_end(void) { printf("loud at the end\\n"), fflush(stdout); }
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32", .native = "add(x, x)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_LIBRARY(loud, &dv_op_f);
+"""
+
+
+@pytest.mark.parametrize("prints", ["", 'printf("loud in a call\\n");'], ids=["at load", "in calls"])
+@pytest.mark.parametrize("words", [["info", "loud.so"], ["list", "loud.so"], ["explain", "loud.so", "loud::f", "f32[3]"],
+                                   ["bench", "loud.so", "loud::f", "f32[3]"], ["check", "loud.c"]], ids=lambda w: w[0])
+def test_what_a_library_prints_is_not_in_the_document(dovetail, words, prints):
+    dovetail.write("loud.c", LOUD.replace("PRINT", prints))
+    dovetail("build", "loud.c", "-o", "loud.so")
+    result = dovetail(words[0], "--json", *words[1:], code=None)
+    assert isinstance(result.json, dict) and "loud at load" in result.err
+    assert result.code == (1 if prints and words[0] == "check" else 0)
+
+
 # ---- info, list ---------------------------------------------------------------------------------------------------------------------------
 
 def test_info(built):

@@ -349,7 +349,7 @@ def test_the_checker_runs_rows_on_the_device(folder):
            "DOVETAIL_PYTHON": sys.executable}
     r = subprocess.run([BUILD / "bin/dovetail", "check", "checked.c", "--only", "torch"], cwd=folder, env=env, capture_output=True, text=True, timeout=300)
     assert r.returncode == 1, r.stdout + r.stderr
-    assert "FAIL torch: checked::wrong, row on_device: on npu result 0 is not that of the CPU" in r.stdout
+    assert "FAIL torch: checked::wrong, test on_device: on npu result 0 is not that of the CPU" in r.stdout
     assert re.findall(r"on_device +(\w+)", r.stdout) == ["pass", "FAIL"] and "1 failed" in r.stdout, r.stdout
 
 
@@ -404,7 +404,8 @@ def client(folder):
 @pytest.mark.parametrize("queue", "01")
 def test_the_documents_own_code_makes_the_same_calls(client, queue):
     """Equal traces: every descriptor, the parameters, the workspace, the launch, the destruction, for shapes of 0 to 5 dims. C++ leaves open in which
-    order the arguments of a call are evaluated, so descriptors are named by their parameters, and the lines that create them are sorted."""
+    order the arguments of a call are evaluated, so descriptors are named by their parameters, and the lines that create them are sorted. The stream's
+    thread writes when it runs the call: that line is moved to the end."""
     out = run(client, r"""
 import re
 torch.ops.load_library("./client.so")
@@ -412,7 +413,8 @@ def by_parameter(text):
     for name, kind in re.findall(r"^  (\w+): (aclTensor \d+)$", text, re.M):
         text = re.sub(rf"\b{kind}\b", f"<{name}>", text)
     lines = text.splitlines()
-    return "\n".join(sorted(l for l in lines if l.startswith("create")) + [l for l in lines if not l.startswith("create")])
+    place = lambda line: (0, line) if line.startswith("create") else (2, "") if line.startswith("run ") else (1, "")
+    return "\n".join(sorted(lines, key=place))
 for shape in [(), (5,), (4, 6), (2, 3, 4), (1, 2, 3, 4), (2, 1, 2, 1, 2), (0, 3)]:
     traces, values = [], []
     x, y = npu(*shape), npu(*shape, start=7)

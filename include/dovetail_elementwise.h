@@ -32,9 +32,8 @@
  * Each tensor is read and written by its own dtype (double to bf16 and f16 by way of float, as in PyTorch); f32, bf16, f16, f64,
  * i8, i16, i32, i64, u8 and bool may be mixed. The line is computed in double if a tensor is f64, i32 or i64, else in float:
  * integers are exact up to 2^53, and slower than in a loop of your own. A bool is 0 or 1, whatever its byte. A result that is an
- * integer is cut to its range. An input of one element stands for all; one with the shape of the last dims of the first result,
- * such as a bias of rows, is repeated: sizes count, not the contract's names. An output may be one of the inputs, but may not
- * overlap an input in another way. */
+ * integer is cut to its range. Inputs broadcast to the shape of the first result, as a bias of rows does: sizes count, not the
+ * contract's names. An output may be one of the inputs, but may not overlap an input in another way. */
 #ifndef DOVETAIL_ELEMENTWISE_H
 #define DOVETAIL_ELEMENTWISE_H
 
@@ -799,6 +798,14 @@ static inline bool dv__is_repeated(const dv_tensor *t, const dv_tensor *all)
         same = t->shape[i] == all->shape[all->ndim - t->ndim + i];
     return same;
 }
+/* True if t broadcasts to the shape of `all`: each of its dims, counted from the last, has the size of that dim or 1. */
+static inline bool dv__is_broadcast(const dv_tensor *t, const dv_tensor *all)
+{
+    bool fits = t->ndim <= all->ndim;
+    for (int32_t i = 0; i < t->ndim && fits; i++)
+        fits = t->shape[i] == 1 || t->shape[i] == all->shape[all->ndim - t->ndim + i];
+    return fits;
+}
 /* Fails if a tensor is None, has an unsupported dtype, or has a number of elements that the line cannot compute. A contract
  * may accept such tensors. */
 DV__NOINLINE static int dv__elementwise_check_tensors(dv_context *ctx, const dv_tensor *const *out, int nout, const char *outs,
@@ -808,7 +815,7 @@ DV__NOINLINE static int dv__elementwise_check_tensors(dv_context *ctx, const dv_
     for (int i = 0; i < nout + nin; i++) {
         const bool result = i < nout;
         const dv_tensor *const t = result ? out[i] : in[i - nout];
-        const bool fits = t && (dv_numel(t) == n || (!result && (dv_numel(t) == 1 || dv__is_repeated(t, out[0]))));
+        const bool fits = t && (dv_numel(t) == n || (!result && (dv_numel(t) == 1 || dv__is_broadcast(t, out[0]))));
         if (fits && dv__is_elementwise_dtype(dv_dtype_key(t->dtype)))
             continue;
         const char *name;
@@ -818,13 +825,24 @@ DV__NOINLINE static int dv__elementwise_check_tensors(dv_context *ctx, const dv_
         if (!fits)
             return dv_error(ctx, DV_EINVAL,
                 "an elementwise kernel needs as many elements of '%.*s' as of its first result: %lld%s, found %lld", size, name,
-                (long long)n, result ? "" : " (or 1, or the shape of the last dims; with .split, of a part)",
+                (long long)n, result ? "" : " (or a shape that broadcasts to its; with .split, to that of a slice)",
                 (long long)dv_numel(t));
         return dv_error(ctx, DV_EINVAL,
             "an elementwise kernel needs '%.*s' of a number type or bool, found type code %d of %d bits", size, name,
             t->dtype.code, t->dtype.bits);
     }
     return DV_OK;
+}
+
+/* True if each input has as many elements as the result, or one, or the shape of the last dims: the loops over blocks need no
+ * other shapes. */
+DV__NOINLINE static bool dv__is_plain(const dv_tensor *out, const dv_tensor *const *in, int nin)
+{
+    const int64_t n = dv_numel(out);
+    bool is_so = true;
+    for (int i = 0; i < nin && is_so; i++)
+        is_so = dv_numel(in[i]) == n || dv_numel(in[i]) == 1 || dv__is_repeated(in[i], out);
+    return is_so;
 }
 
 /* DV__COMPARES(...) is true if the line, with its macros expanded, has a comparison, `!`, `~`, or braces. With vectors these
@@ -894,13 +912,16 @@ DV__NOINLINE static int dv__elementwise_check_tensors(dv_context *ctx, const dv_
 #define DV__STEP_OF(TYPE, NUMBER, STEP, FRAME, INS, OUTS, ...)                                                                  \
     DV__STEP(, STEP, (NUMBER *const *dv__out, const NUMBER *const *dv__in, void *dv__with), TYPE, NUMBER, NUMBER,               \
         DV__VECTOR_LOOP(dv__i, DV_BLOCK), DV__PASSES, FRAME, INS, OUTS, __VA_ARGS__)
-/* The body of a kernel function: lists and checks its tensors, then runs the last arguments with `out` and `in`. */
-#define DV__ELEMENTWISE_KERNEL(INS, OUTS, ...)                                                                                     \
+/* The body of a kernel function: lists and checks its tensors, then runs the last arguments with `out` and `in`. If an input
+ * broadcasts, calls `whole`, the kernel that calls this function, for parts instead. */
+#define DV__ELEMENTWISE_KERNEL(FRAME, INS, OUTS, ...)                                                                                     \
     {                                                                                                                           \
         dv_tensor *const out[] = { DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN OUTS) };                                             \
         const dv_tensor *const in[] = { DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN INS) };                                         \
         enum { OUT = sizeof out / sizeof *out, IN = sizeof in / sizeof *in };                                                   \
         const int status = dv__elementwise_check_tensors(ctx, (const dv_tensor *const *)out, OUT, #OUTS, in, IN, #INS);                              \
+        if (!status && DV__UNLIKELY(!dv__is_plain(out[0], in, IN)))                                                  \
+            return DV_FOR_EACH_PART(ctx, FRAME, a, INS, OUTS, whole);                                                           \
         if (!status) {                                                                                                          \
             __VA_ARGS__;                                                                                                        \
         }                                                                                                                       \
@@ -915,17 +936,17 @@ DV__NOINLINE static int dv__elementwise_check_tensors(dv_context *ctx, const dv_
     DV__STEP_FOR(DV_TARGET_AVX2, ROW##_avx2_f32, ROW##_step_f32, float)                                                         \
     DV__STEP_FOR(DV_TARGET_AVX2, ROW##_avx2_f64, ROW##_step_f64, double)                                                        \
     DV__STEP_FOR(DV_TARGET_AVX512, ROW##_avx512_f64, ROW##_step_f64, double)                                                    \
-    DV_TARGET_AVX512 DV__NOINLINE static int ROW##_x16(dv_context *ctx, const FRAME *a, bool bf16)                                  \
-        DV__ELEMENTWISE_KERNEL(INS, OUTS,                                                                                          \
+    DV_TARGET_AVX512 DV__NOINLINE static int ROW##_x16(dv_context *ctx, const FRAME *a, bool bf16, int (*whole)(dv_context *, const FRAME *))                                  \
+        DV__ELEMENTWISE_KERNEL(FRAME, INS, OUTS,                                                                                          \
             if (dv__needs_f64(in, IN) || dv__needs_f64((const dv_tensor *const *)out, OUT))                                               \
                 dv__blocks_avx2(DV__KERNEL_TENSORS, NULL, ROW##_avx512_f64);                                                       \
             else                                                                                                                \
                 dv__blocks_x16(ctx, bf16, DV__KERNEL_TENSORS, X16, ROW##_step_f32))                                                \
-    DV__UNUSED static int ROW##_avx512bf16(dv_context *ctx, const FRAME *a) { return ROW##_x16(ctx, a, true); }                 \
-    static int ROW##_avx512(dv_context *ctx, const FRAME *a) { return ROW##_x16(ctx, a, false); }                               \
+    DV__UNUSED static int ROW##_avx512bf16(dv_context *ctx, const FRAME *a) { return ROW##_x16(ctx, a, true, ROW##_avx512bf16); }                 \
+    static int ROW##_avx512(dv_context *ctx, const FRAME *a) { return ROW##_x16(ctx, a, false, ROW##_avx512); }                               \
     static int ROW##_avx2(dv_context *ctx, const FRAME *a)                                                                      \
     {                                                                                                                           \
-        return ROW##_by(ctx, a, dv__blocks_avx2, ROW##_avx2_f32, ROW##_avx2_f64);                                                  \
+        return ROW##_by(ctx, a, dv__blocks_avx2, ROW##_avx2_f32, ROW##_avx2_f64, ROW##_avx2);                                                  \
     }
 #define DV__STEP_X16(STEP, FRAME, INS, OUTS, ...)                                                                               \
     DV__STEP(DV_TARGET_AVX512, STEP, (const dv__element_cursor *dv__out, const dv__element_cursor *dv__in, int64_t dv__n, void *dv__with), x16,   \
@@ -937,16 +958,16 @@ DV__NOINLINE static int dv__elementwise_check_tensors(dv_context *ctx, const dv_
 #define DV__ELEMENTWISE(ROW, FRAME, INS, OUTS, X16, ...)                                                                        \
     DV__STEP_OF(f32, float, ROW##_step_f32, FRAME, INS, OUTS, __VA_ARGS__)                                                      \
     DV__STEP_OF(f64, double, ROW##_step_f64, FRAME, INS, OUTS, __VA_ARGS__)                                                     \
-    DV__NOINLINE static int ROW##_by(dv_context *ctx, const FRAME *a, dv__blocks_fn blocks, dv_step_f32 f32, dv_step_f64 f64)          \
-        DV__ELEMENTWISE_KERNEL(INS, OUTS, blocks(DV__KERNEL_TENSORS, f32, f64))                                           \
+    DV__NOINLINE static int ROW##_by(dv_context *ctx, const FRAME *a, dv__blocks_fn blocks, dv_step_f32 f32, dv_step_f64 f64, int (*whole)(dv_context *, const FRAME *))          \
+        DV__ELEMENTWISE_KERNEL(FRAME, INS, OUTS, blocks(DV__KERNEL_TENSORS, f32, f64))                                           \
     DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)                                                                            \
     static int ROW##_base(dv_context *ctx, const FRAME *a)                                                                      \
     {                                                                                                                           \
-        return ROW##_by(ctx, a, dv__blocks_base, ROW##_step_f32, ROW##_step_f64);                                                  \
+        return ROW##_by(ctx, a, dv__blocks_base, ROW##_step_f32, ROW##_step_f64, ROW##_base);                                                  \
     }                                                                                                                           \
     DV__UNUSED static int ROW##_reference(dv_context *ctx, const FRAME *a)                                                      \
     {                                                                                                                           \
-        return ROW##_by(ctx, a, dv__blocks_base, NULL, ROW##_step_f64);                                                            \
+        return ROW##_by(ctx, a, dv__blocks_base, NULL, ROW##_step_f64, ROW##_reference);                                                            \
     }
 #define DV_ELEMENTWISE(ROW, FRAME, INS, OUTS, ...)                                                                              \
     DV__STEP_X16(ROW##_step_x16, FRAME, INS, OUTS, __VA_ARGS__)                                                                 \

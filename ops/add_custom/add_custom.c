@@ -1,8 +1,7 @@
 /* add_custom.c: self + other, with broadcasting and promotion, and its gradient.
  *
- * Two tensors of one shape are added in blocks, if their sum is made in double, or is one of floats and of what floats hold, and
- * those of one integer type as they lie. Everything else goes through a walk over the result: per input a stride for each of its
- * dims, 0 where it is repeated, and elements by way of double (int64_t for integers, which then wrap). */
+ * Sums of floats are made by one line, in float or in double. Integers of one type are added as they lie. All others are read one
+ * by one, by way of double (int64_t for integers, which then wrap). */
 #include <dovetail_elementwise.h>
 
 struct add_custom {
@@ -55,6 +54,7 @@ static int64_t source(const dv_tensor *t, const dv_tensor *out, int64_t index)
     return at;
 }
 
+/* Adds element `self` of one input and element `other` of the other one, to element `to` of the result. */
 static void add_one(const struct add_custom *a, int64_t to, int64_t self, int64_t other)
 {
     const uint32_t t = dv_dtype_key(a->out->dtype);
@@ -74,68 +74,53 @@ static int add_custom_reference(dv_context *ctx, const struct add_custom *a)
     return DV_OK;
 }
 
-DV_ELEMENTWISE(same, struct add_custom, (self, other), (out), out = self + other)
+DV_ELEMENTWISE(add_reals, struct add_custom, (self, other), (out), out = self + other)
 
-static bool has_shape_of(const dv_tensor *t, const dv_tensor *out)
-{
-    return t->ndim == out->ndim && (!t->ndim || !memcmp(t->shape, out->shape, (size_t)t->ndim * sizeof *t->shape));
-}
-/* i32 and i64 are computed in double by `same`, and rounded once; beside floats PyTorch rounds them first. */
+/* True if add_reals rounds t as PyTorch does. It computes i32 and i64 in double, and rounds once; PyTorch first rounds them to
+ * the float type. */
 static bool is_exact(const dv_tensor *t, const dv_tensor *out)
 {
     return out->dtype.bits == 64 || is_float(t->dtype) || t->dtype.bits < 32;
 }
 
-static bool add_integers(const struct add_custom *a) /* of one type */
+/* Adds a part of DV_FOR_EACH_PART(). */
+static int add_any(dv_context *ctx, const struct add_custom *a)
 {
     const uint32_t t = dv_dtype_key(a->out->dtype);
     const void *const x = a->self->data, *const y = a->other->data;
     void *const sums = a->out->data;
-    const int64_t n = dv_numel(a->out);
-    if (dv_dtype_key(a->self->dtype) != t || dv_dtype_key(a->other->dtype) != t || t == DV_DTYPE_bool)
-        return false;
-    switch (a->out->dtype.bits) {
-#define ADD(TYPE)                   \
-    for (int64_t i = 0; i < n; i++) \
-        ((TYPE *)sums)[i] = (TYPE)(((const TYPE *)x)[i] + ((const TYPE *)y)[i]);
-    case 8: ADD(uint8_t) break;
-    case 16: ADD(uint16_t) break;
-    case 32: ADD(uint32_t) break;
-    default: ADD(uint64_t)
+    const int64_t n = dv_numel(a->out), self_step = dv_numel(a->self) != 1, other_step = dv_numel(a->other) != 1;
+    const bool one_type = dv_dtype_key(a->self->dtype) == t && dv_dtype_key(a->other->dtype) == t && t != DV_DTYPE_bool;
+    (void)ctx;
+#define ADD(TYPE)                                                                             \
+    {                                                                                         \
+        const TYPE *const many = self_step ? x : y, one = *(const TYPE *)(self_step ? y : x); \
+        if (self_step && other_step)                                                          \
+            for (int64_t i = 0; i < n; i++)                                                   \
+                ((TYPE *)sums)[i] = (TYPE)(((const TYPE *)x)[i] + ((const TYPE *)y)[i]);      \
+        else                                                                                  \
+            for (int64_t i = 0; i < n; i++)                                                   \
+                ((TYPE *)sums)[i] = (TYPE)(many[i] + one);                                    \
+        return DV_OK;                                                                         \
     }
-    return true;
-}
-
-/* Row by row of the result's last dim: within a row an input advances by one element or stays at one. */
-static void add_rows(const struct add_custom *a)
-{
-    const int64_t row = a->out->ndim ? a->out->shape[a->out->ndim - 1] : 1, n = dv_numel(a->out);
-    const int64_t self_step = a->self->ndim && a->self->shape[a->self->ndim - 1] != 1;
-    const int64_t other_step = a->other->ndim && a->other->shape[a->other->ndim - 1] != 1;
-    for (int64_t i = 0; i < n; i += row) {
-        const int64_t self = source(a->self, a->out, i), other = source(a->other, a->out, i);
-        if (dv_dtype_key(a->self->dtype) == DV_DTYPE_f32 && dv_dtype_key(a->other->dtype) == DV_DTYPE_f32) {
-            const float *x = (const float *)a->self->data + self, *y = (const float *)a->other->data + other;
-            float *out = (float *)a->out->data + i;
-            for (int64_t j = 0; j < row; j++)
-                out[j] = x[j * self_step] + y[j * other_step];
-        } else {
-            for (int64_t j = 0; j < row; j++)
-                add_one(a, i + j, self + j * self_step, other + j * other_step);
-        }
+    switch (one_type && !is_float(a->out->dtype) ? a->out->dtype.bits : 0) {
+    case 8: ADD(uint8_t)
+    case 16: ADD(uint16_t)
+    case 32: ADD(uint32_t)
+    case 64: ADD(uint64_t)
+    default: break;
     }
-}
-
-static int add_custom_row(dv_context *ctx, const struct add_custom *a, int (*same_row)(dv_context *, const struct add_custom *))
-{
-    const bool plain = has_shape_of(a->self, a->out) && has_shape_of(a->other, a->out), real = is_float(a->out->dtype);
-    if (plain && real && is_exact(a->self, a->out) && is_exact(a->other, a->out))
-        return same_row(ctx, a);
-    if (real || !plain || !add_integers(a))
-        add_rows(a);
+    for (int64_t i = 0; i < n; i++)
+        add_one(a, i, i * self_step, i * other_step);
     return DV_OK;
 }
-DV_ISA_VARIANTS_OF(struct add_custom, add_custom_row, same)
+
+static int add_custom_row(dv_context *ctx, const struct add_custom *a, int (*reals)(dv_context *, const struct add_custom *))
+{
+    const bool real = is_float(a->out->dtype) && is_exact(a->self, a->out) && is_exact(a->other, a->out);
+    return DV_FOR_EACH_PART(ctx, struct add_custom, a, (self, other), (out), real ? reals : add_any);
+}
+DV_ISA_VARIANTS_OF(struct add_custom, add_custom_row, add_reals)
 
 DV_OPERATOR(add_custom, struct add_custom, (self, other, out), .schema = "add_custom(Tensor self, Tensor other) -> Tensor out",
     .contract = "self[*a]:T, other[*b]:U -> out[broadcast(*a, *b)]:promote(T, U); "

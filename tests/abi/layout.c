@@ -181,7 +181,7 @@ FIELD(dv_library_decl, version, 24, 8);
 FIELD(dv_library_decl, provider, 32, 8);
 FIELD(dv_library_decl, operators, 40, 8);
 
-GROWS(dv_services, 80, 8);
+GROWS(dv_services, 88, 8);
 FIELD(dv_services, size, 0, 4);
 FIELD(dv_services, reserved, 4, 4);
 FIELD(dv_services, error, 8, 8);
@@ -193,6 +193,7 @@ FIELD(dv_services, random, 48, 8);
 FIELD(dv_services, object, 56, 8);
 FIELD(dv_services, query, 64, 8);
 FIELD(dv_services, parallel_scratch, 72, 8);
+FIELD(dv_services, for_each_part, 80, 8);
 
 GROWS(struct dv_context, 64, 8);
 FIELD(struct dv_context, size, 0, 4);

@@ -400,8 +400,8 @@ static void misfits(void **state)
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &one_x, 0, &to }), DV_OK);
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &short_x, 0, &to }), DV_EINVAL);
     assert_string_equal(misfit,
-        "an elementwise kernel needs as many elements of 'i' as of its first result: 40 (or 1, or the shape of the "
-        "last dims; with .split, of a part), found 39");
+        "an elementwise kernel needs as many elements of 'i' as of its first result: 40 (or a shape that broadcasts "
+        "to its; with .split, to that of a slice), found 39");
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ NULL, &tx, 0, &to }), DV_EINVAL);
     assert_string_equal(misfit, "an elementwise kernel needs 'x', which is None");
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &strange, 0, &to }), DV_EINVAL);

@@ -26,11 +26,34 @@ DV_ELEMENTWISE(sum, struct sum, (x, y), (out), out = x + y)
 DV_OPERATOR(sum, struct sum, (x, y, dtype, out), .schema = "sum(Tensor x, Tensor y, ScalarType dtype) -> Tensor out",
     .contract = "x[*s n]:T, y[n]:U -> out[*s n]:dtype; " ANY("T") "; " ANY("U"),
     .kernels = DV_KERNELS(DV_ELEMENTWISE_KERNELS(struct sum, sum, NULL, .flags = 0)));
+struct mix { const dv_tensor *x, *y, *z; dv_tensor *sum, *less; };
+DV_ELEMENTWISE(mix, struct mix, (x, y, z), (sum, less), sum = x + y * z; less = x - z)
+DV_OPERATOR(mix, struct mix, (x, y, z, sum, less), .schema = "mix(Tensor x, Tensor y, Tensor z) -> (Tensor sum, Tensor less)",
+    .contract = "x[*a]:T, y[*b]:U, z[*c]:T -> sum[broadcast(*a, *b, *c)]:T, less[broadcast(*a, *b, *c)]:T; " ANY("T") "; " ANY("U"),
+    .kernels = DV_KERNELS(DV_ELEMENTWISE_KERNELS(struct mix, mix, NULL, .flags = 0)));
+struct wide { const dv_tensor *x, *y; bool shifted, fails; dv_tensor *out; };
+static int wide_part(dv_context *ctx, const struct wide *a)
+{
+    const int64_t n = dv_numel(a->out), x_step = dv_numel(a->x) != 1, y_step = dv_numel(a->y) != 1;
+    if (a->fails)
+        return dv_error(ctx, DV_EINVAL, "this part of %lld elements fails", (long long)n);
+    for (int64_t i = 0; i < 2 * n; i++)
+        ((double *)a->out->data)[i] = ((const double *)a->x->data)[i % 2 + i / 2 * 2 * x_step] + ((const double *)a->y->data)[i % 2 + i / 2 * 2 * y_step];
+    return DV_OK;
+}
+static int wide(dv_context *ctx, const struct wide *a)
+{
+    if (a->shifted)
+        return DV_FOR_EACH_PART(ctx, struct wide, a, (out, y), (x), wide_part);
+    return DV_FOR_EACH_PART(ctx, struct wide, a, (x, y), (out), wide_part);
+}
+DV_OPERATOR(wide, struct wide, (x, y, shifted, fails, out), .schema = "wide(Tensor x, Tensor y, bool shifted=False, bool fails=False) -> Tensor out",
+    .contract = "x[*a]:c128, y[*b]:c128 -> out[broadcast(*a, *b)]:c128", .kernels = DV_KERNELS(DV_KERNEL(struct wide, "cpu", "c128", wide)));
 TWO(two);
 TWO(chosen);
 OWN(own);
 OWN(angle);
-DV_LIBRARY(lines, &dv_op_sum, &dv_op_two, &dv_op_chosen, &dv_op_own, &dv_op_angle);
+DV_LIBRARY(lines, &dv_op_mix, &dv_op_wide, &dv_op_sum, &dv_op_two, &dv_op_chosen, &dv_op_own, &dv_op_angle);
 """
 TYPES = [numpy.float32, numpy.float64, ml_dtypes.bfloat16, numpy.float16]
 
@@ -67,6 +90,54 @@ def test_an_input_that_repeats(lines, isa, dtype, name):
             wide, other = (t.astype(numpy.float64 if dtype == numpy.float64 else numpy.float32) for t in (x, y))
             same(total, (wide + other) + wide.dtype.type(1.5))
             same(most, 2 * other - wide if name == "two" else numpy.where(wide > other, wide, other))
+
+
+def shapes_that_broadcast(numbers, count):
+    """Shapes of `count` tensors of 0 to 5 dims. Rows are short, or longer than those that are copied."""
+    size = numbers.choice([[1, 2, 3, 5], [1, 7, 64, 70], [1, 1, 300, 700], [0, 1, 2, 9]])
+    shape = [int(numbers.choice(size)) if numbers.random() < 0.6 or d < 3 else 1 for d in range(5)]
+    while numpy.prod(shape) > 200_000:
+        shape[shape.index(max(shape))] = 1
+    for _ in range(count):
+        begin = int(numbers.integers(0, 6))
+        yield tuple(n if numbers.random() < 0.6 else 1 for n in shape[begin:])
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("dtype, other", [(numpy.float32, numpy.float32), (ml_dtypes.bfloat16, numpy.float32), (numpy.float64, numpy.int64), (numpy.float16, numpy.uint8), (numpy.float32, numpy.bool_)],
+                         ids=lambda t: numpy.dtype(t).name)
+def test_inputs_that_broadcast(lines, isa, dtype, other, threads):
+    """Each of three inputs to the shape of all. The bits are those of inputs that NumPy has broadcast."""
+    numbers = numpy.random.default_rng(11)
+    before = dovetail.get_threads()
+    dovetail.set_threads(threads)
+    try:
+        for _ in range(120):
+            shapes = list(shapes_that_broadcast(numbers, 3))
+            x, z = (draw(dtype, *shape, seed=k) for k, shape in enumerate((shapes[0], shapes[2])))
+            y = draw(numpy.float32, *shapes[1]) if other is numpy.float32 else numbers.integers(0, 9 if other is not numpy.bool_ else 2, shapes[1]).astype(other)
+            whole = [numpy.ascontiguousarray(t) for t in numpy.broadcast_arrays(x, y, z)]
+            with numpy.errstate(all="ignore"):
+                for found, exact in zip(lines.mix(x, y, z), lines.mix(*whole)):
+                    assert found.shape == whole[0].shape and numpy.array_equal(found.view(numpy.uint8), exact.view(numpy.uint8)), (shapes, dtype)
+                real = [t.astype(numpy.float64 if {dtype, other} & {numpy.float64, numpy.int64} else numpy.float32) for t in (x, z)]
+                same(lines.mix(x, y, z)[1], numpy.broadcast_to(real[0] - real[1], whole[0].shape))
+    finally:
+        dovetail.set_threads(before)
+
+
+def test_parts_of_a_kernel_of_ones_own(lines):
+    """Elements of 16 bytes; a part that fails; tensors that do not broadcast."""
+    numbers = numpy.random.default_rng(12)
+    for _ in range(200):
+        x, y = (numbers.standard_normal((*shape, 2)).view(numpy.complex128)[..., 0] for shape in shapes_that_broadcast(numbers, 2))
+        x, y = numpy.ascontiguousarray(x), numpy.ascontiguousarray(y)
+        numpy.testing.assert_array_equal(lines.wide(x, y), x + y)
+    x = numpy.ones((300, 400), numpy.complex128)
+    with pytest.raises(ValueError, match="lines::wide: this part of 400 elements fails"):
+        lines.wide(x, x[:, :1], False, True)
+    with pytest.raises(ValueError, match="lines::wide: DV_FOR_EACH_PART: tensor 1 does not broadcast to the shape of the first result"):
+        lines.wide(x[:1], x, True)
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda t: numpy.dtype(t).name)

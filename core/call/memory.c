@@ -225,15 +225,16 @@ static bool staging_has_accepted_layout(const dv_tensor *t, dv__accepted_layout 
 }
 
 /* Allocates a staging copy of t. declared_alignment: the alignment in bytes that the kernel's declaration requires. Test hooks
- * get no larger alignment, so that a read past the copy's end faults. Returns a status. */
-static int staging_alloc(
-    dv__call *c, size_t slot, const dv_tensor *t, size_t declared_alignment, int64_t *contiguous_strides, dv__staging_copy **out)
+ * get no larger alignment, so that a read past the copy's end faults. is_deferred: the copy gets no memory yet. Returns a
+ * status. */
+static int staging_alloc(dv__call *c, size_t slot, const dv_tensor *t, size_t declared_alignment, int64_t *contiguous_strides,
+    bool is_deferred, dv__staging_copy **out)
 {
     const size_t align = declared_alignment > 64 ? declared_alignment : 64, element = (size_t)dv_dtype_bytes(t->dtype, 1);
     const size_t header_size = (sizeof(dv__staging_copy) + 2 * sizeof(int64_t) * (size_t)t->ndim + align - 1) & ~(align - 1);
     const bool is_cpu = dv__is_cpu_memory(t->device.type),
                use_test_alloc = is_cpu && dv__test_hooks(c->host) && c->host->test->alloc;
-    const int64_t bytes = is_cpu ? dv_dtype_bytes(t->dtype, dv_numel(t)) : 0;
+    const int64_t bytes = is_cpu && !is_deferred ? dv_dtype_bytes(t->dtype, dv_numel(t)) : 0;
     dv__staging_copy *temp = bytes < 0 ? NULL
                                        : dv__alloc_aligned(use_test_alloc ? header_size : header_size + (size_t)bytes, align);
     if (!temp) {
@@ -246,7 +247,8 @@ static int staging_alloc(
     temp->copy = *t;
     temp->copy.shape = temp->dims;
     temp->copy.strides = temp->dims + t->ndim;
-    temp->copy.data = (char *)temp + header_size;
+    temp->copy.data = is_deferred ? NULL : (char *)temp + header_size;
+    temp->is_deferred = is_deferred;
     if (!is_cpu) {
         const int status = dv__new_result_tensor(
             c, -1, t->dtype, t->device, t->ndim, t->shape, contiguous_strides, &temp->host_tensor);
@@ -268,9 +270,9 @@ static int staging_alloc(
 }
 
 /* Adds a contiguous staging copy of the tensor t, which the kernel gets in its place. copy_in, copy_back: when elements are
- * copied. Returns a status. */
+ * copied. may_defer: slices may copy their own parts instead. Returns a status. */
 static int staging_add_tensor_copy(dv__call *c, size_t slot, const dv_tensor *t, dv__accepted_layout accepted, bool copy_in,
-    bool copy_back, const dv_tensor **out)
+    bool copy_back, bool may_defer, const dv_tensor **out)
 {
     int64_t strides[DV_MAX_NDIM];
     int status = dv__shape_check(t->dtype, t->ndim, t->shape, strides);
@@ -278,7 +280,8 @@ static int staging_add_tensor_copy(dv__call *c, size_t slot, const dv_tensor *t,
         return status;
     dv__staging_copy *temp;
     const size_t declared_alignment = accepted.align_log2 ? (size_t)1 << accepted.align_log2 : 1;
-    if ((status = staging_alloc(c, slot, t, declared_alignment, strides, &temp)))
+    const bool is_deferred = may_defer && !copy_back && declared_alignment == 1 && dv__is_cpu_memory(t->device.type);
+    if ((status = staging_alloc(c, slot, t, declared_alignment, strides, is_deferred, &temp)))
         return status;
     assert(slot < c->signature->nargs + c->signature->nreturns && (copy_in || copy_back));
     temp->original = t;
@@ -305,7 +308,7 @@ static int staging_add_list_copies(dv__call *c, size_t slot, dv__accepted_layout
             memcpy(replaced, list.data, list.size * sizeof *replaced);
             c->lists[slot].data = replaced;
         }
-        const int status = staging_add_tensor_copy(c, slot, list.data[k], accepted, copy_in, copy_back, &replaced[k]);
+        const int status = staging_add_tensor_copy(c, slot, list.data[k], accepted, copy_in, copy_back, false, &replaced[k]);
         if (status)
             return status;
     }
@@ -317,6 +320,9 @@ int dv__staging_make_copies(dv__call *c, const dv__kernel *kernel)
     if (c->all_contiguous && kernel->takes_all_contiguous)
         return DV_OK;
     const size_t nargs = c->signature->nargs, nslots = nargs + c->signature->nreturns;
+    const dv_test_hooks *test = dv__test_hooks(c->host);
+    /* A call that writes an argument reads all inputs before: a slice might write what a later one reads. */
+    const bool may_defer = kernel->split > 0 && !c->signature->writes_arguments && !(test && test->alloc);
     for (size_t i = 0; i < nslots; i++) {
         const dv__result *out = i < nargs ? NULL : &c->outs[i - nargs];
         const bool is_new = out && !out->is_view; /* a view shares existing memory: the kernel does not write it */
@@ -328,7 +334,7 @@ int dv__staging_make_copies(dv__call *c, const dv__kernel *kernel)
             (!out || out->origin == DV__RESULT_LIST || out->origin == DV__RESULT_ALLOCATED_LIST))
             status = staging_add_list_copies(c, i, kernel->takes[i], !is_new, written);
         else if (c->tensors[i] && !staging_has_accepted_layout(c->tensors[i], kernel->takes[i]))
-            status = staging_add_tensor_copy(c, i, c->tensors[i], kernel->takes[i], !is_new, written, &c->tensors[i]);
+            status = staging_add_tensor_copy(c, i, c->tensors[i], kernel->takes[i], !is_new, written, may_defer, &c->tensors[i]);
         if (status)
             return status;
     }
@@ -338,12 +344,37 @@ int dv__staging_make_copies(dv__call *c, const dv__kernel *kernel)
 int dv__staging_copy_in(dv__call *c)
 {
     for (const dv__staging_copy *t = c->staging_copies; t; t = t->next)
-        if (t->copy_in) {
+        if (t->copy_in && !t->is_deferred) {
             const int status = dv__host_copy(c->host, &t->copy, t->original);
             if (status)
                 return status;
         }
     return DV_OK;
+}
+
+int dv__staging_copy_in_deferred(dv__call *c)
+{
+    for (dv__staging_copy *t = c->staging_copies; t; t = t->next) {
+        if (!t->is_deferred || t->is_cut)
+            continue;
+        const int64_t bytes = dv_dtype_bytes(t->copy.dtype, dv_numel(&t->copy));
+        t->copy.data = t->late_memory = bytes < 0 ? NULL : dv__alloc_aligned((size_t)bytes, 64);
+        if (!t->copy.data)
+            return dv__call_record_error(c, DV_ENOMEM, "out of memory: %lld bytes for a copy", (long long)bytes);
+        t->is_deferred = false;
+        dv__copy_elements(&t->copy, t->original);
+    }
+    return DV_OK;
+}
+
+const dv_tensor *dv__staging_cut_deferred(dv__call *c, const dv_tensor *copy)
+{
+    for (dv__staging_copy *t = c->staging_copies; t; t = t->next)
+        if (&t->copy == copy && t->is_deferred) {
+            t->is_cut = true;
+            return t->original;
+        }
+    return NULL;
 }
 
 int dv__staging_copy_back(dv__call *c)
@@ -365,6 +396,8 @@ void dv__staging_free_copies(dv__call *c)
             dv__free_host_tensor(c, t->host_tensor);
         if (t->test_memory)
             c->host->test->free(c->host, t->test_memory);
+        if (t->late_memory)
+            dv__free_aligned(t->late_memory);
         dv__free_aligned(t);
     }
     c->staging_copies = NULL;

@@ -25,5 +25,10 @@ int dv__staging_make_copies(dv__call *c, const dv__kernel *kernel);
 int dv__staging_copy_in(dv__call *c);
 int dv__staging_copy_back(dv__call *c);
 void dv__staging_free_copies(dv__call *c);
+/* The copies of inputs of a kernel with .split are deferred: they have no memory when the kernel is chosen.
+ * dv__staging_cut_deferred() tells that slices copy their own parts of such a copy, and returns the original; NULL: the tensor is
+ * no deferred copy. dv__staging_copy_in_deferred() allocates and fills all other deferred copies. */
+const dv_tensor *dv__staging_cut_deferred(dv__call *c, const dv_tensor *copy);
+int dv__staging_copy_in_deferred(dv__call *c);
 
 #endif

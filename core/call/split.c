@@ -4,11 +4,13 @@
  * dims. A slice has at least grain steps, except at the end of a dim. Inner dims that fit into a slice stay whole, one dim
  * (cut_dim) is cut into equal ranges, and a slice has one index of each dim before cut_dim. If the parallel dims are one *s,
  * whose rank no kernel can depend on, and are contiguous in every cut tensor, they are first joined into one dim. The slices
- * depend on shapes and grain only. */
+ * depend on shapes and grain only: an input whose layout the kernel does not accept counts as contiguous, and each slice copies
+ * its own part of it. */
 #include "call/split.h"
 
 #include "base/memory.h"
 #include "call/host_tensor.h"
+#include "call/memory.h"
 #include "call/thread_pool.h"
 #include "call/services.h"
 
@@ -19,6 +21,7 @@ typedef struct split_slot {
     size_t slot;
     size_t field; /* index of the slot's field in the struct binding */
     const dv_tensor *t;
+    const dv_tensor *original; /* the tensor of which t is a deferred copy: each slice copies its own part; NULL: t has memory */
 } split_slot;
 
 typedef struct split_plan {
@@ -83,7 +86,7 @@ static bool split_try_find_cut_tensors(split_plan *plan)
             plan->ndim = leading;
             memcpy(plan->sizes, t->shape, sizeof *t->shape * (size_t)leading);
         }
-        plan->slots[plan->nslots++] = (split_slot){ slot, f, t };
+        plan->slots[plan->nslots++] = (split_slot){ slot, f, t, NULL };
         plan->scratch_size += sizeof(dv_tensor) + 2 * sizeof(int64_t) * (size_t)t->ndim;
     }
     return plan->nslots > 0;
@@ -123,8 +126,65 @@ static bool split_try_choose_slices(split_plan *plan)
     return plan->nslices > 1;
 }
 
+/* Copies indices [begin, end) of the joined dims d to nleading - 1 of a tensor, each with all inner dims, to contiguous memory.
+ * data: the first element of these dims. Returns the memory behind the copy. */
+static char *split_copy_range(
+    const dv_tensor *t, int32_t nleading, int32_t d, const char *data, int64_t begin, int64_t end, char *to)
+{
+    const int64_t item_size = dv_dtype_bytes(t->dtype, 1), stride = t->strides[d] * item_size;
+    int64_t inner = 1, shape[DV_MAX_NDIM], strides[DV_MAX_NDIM], step = 1;
+    for (int32_t i = d + 1; i < nleading; i++)
+        inner *= t->shape[i];
+    if (begin % inner) { /* the end of the first index of dim d */
+        const int64_t first = begin / inner * inner, stop = end < first + inner ? end : first + inner;
+        to = split_copy_range(t, nleading, d + 1, data + begin / inner * stride, begin - first, stop - first, to);
+        begin = stop;
+    }
+    if (end / inner > begin / inner) { /* whole indices */
+        dv_tensor from = *t, copy = *t;
+        from.ndim = copy.ndim = t->ndim - d;
+        from.strides = t->strides + d;
+        from.data = (char *)(uintptr_t)data + begin / inner * stride;
+        for (int32_t i = t->ndim; i-- > d; step *= shape[i - d]) {
+            shape[i - d] = i == d ? end / inner - begin / inner : t->shape[i];
+            strides[i - d] = step;
+        }
+        from.shape = copy.shape = shape;
+        copy.strides = strides;
+        copy.data = to;
+        dv__copy_elements(&copy, &from);
+        to += step * item_size;
+        begin = end / inner * inner;
+    }
+    return begin == end
+        ? to
+        : split_copy_range(t, nleading, d + 1, data + begin / inner * stride, 0, end - begin, to); /* a part of the last index */
+}
+
+/* Allocates memory for a slice's part of a deferred copy, and fills it. view: the part, with contiguous strides. Returns a
+ * status. */
+static int split_copy_part(
+    dv__slice *s, const split_plan *plan, const dv_tensor *original, const int64_t *first_index, dv_tensor *view)
+{
+    if (!(view->data = dv__slice_alloc(s, -1, (size_t)dv_dtype_bytes(view->dtype, dv_numel(view)), 64)))
+        return DV_ENOMEM;
+    const int64_t item_size = dv_dtype_bytes(view->dtype, 1);
+    const char *data = original->data;
+    if (plan->is_flattened) {
+        split_copy_range(original, plan->ndim, 0, data, *first_index, *first_index + view->shape[0], view->data);
+        return DV_OK;
+    }
+    dv_tensor from = *original;
+    for (int32_t i = 0; i <= plan->cut_dim; i++)
+        data += first_index[i] * original->strides[i] * item_size;
+    from.data = (char *)(uintptr_t)data;
+    from.shape = view->shape;
+    dv__copy_elements(view, &from);
+    return DV_OK;
+}
+
 /* Returns a slice's view of a tensor, made in the memory at *scratch, which is advanced. first_index: the slice's first
- * index in each dim; cut_dim_size: its size in cut_dim. */
+ * index in each dim; cut_dim_size: its size in cut_dim. The view of a deferred copy has no data yet. */
 static dv_tensor *split_make_slice_view(
     const split_plan *plan, const dv_tensor *t, const int64_t *first_index, int64_t cut_dim_size, char **scratch)
 {
@@ -147,7 +207,7 @@ static dv_tensor *split_make_slice_view(
         shape[i] = i == plan->cut_dim ? cut_dim_size : 1;
         offset += first_index[i] * strides[i];
     }
-    view->data = (char *)t->data + offset * dv_dtype_bytes(t->dtype, 1);
+    view->data = t->data ? (char *)t->data + offset * dv_dtype_bytes(t->dtype, 1) : NULL;
     return view;
 }
 
@@ -174,10 +234,14 @@ static int split_run_slice(dv__slice *s, const split_plan *plan, char *frame, ch
                   count = left < plan->slice_size ? left : plan->slice_size;
     const dv__binding *b = plan->kernel->binding;
     memcpy(frame, plan->frame, b->frame_size);
-    for (size_t i = 0; i < plan->nslots; i++)
-        *(dv_tensor **)(void *)(frame + b->fields[plan->slots[i].field].offset) = split_make_slice_view(
-            plan, plan->slots[i].t, origin, count, &scratch);
     assert(rest == 0 && count > 0);
+    for (size_t i = 0; i < plan->nslots; i++) {
+        dv_tensor *const view = split_make_slice_view(plan, plan->slots[i].t, origin, count, &scratch);
+        *(dv_tensor **)(void *)(frame + b->fields[plan->slots[i].field].offset) = view;
+        const int status = plan->slots[i].original ? split_copy_part(s, plan, plan->slots[i].original, origin, view) : DV_OK;
+        if (status)
+            return status;
+    }
     s->index = slice_index;
     s->ctx.stream = plan->stream;
     s->ctx.origin = origin;
@@ -264,6 +328,13 @@ static bool split_written_bytes_exceed_cache(const dv__call *c)
     return bytes >= split_last_level_cache_size();
 }
 
+/* Fills the deferred copies and runs the kernel once. Returns a status. */
+static int split_run_whole(dv__call *c, const dv__kernel *kernel, const void *frame, int64_t workspace, void *stream)
+{
+    const int status = dv__staging_copy_in_deferred(c);
+    return status ? status : dv__run_kernel_unsplit(c, kernel, frame, workspace, stream);
+}
+
 int dv__run_kernel_in_slices_if_possible(
     dv__call *c, const dv__kernel *kernel, const void *frame, int64_t workspace, void *stream)
 {
@@ -272,7 +343,7 @@ int dv__run_kernel_in_slices_if_possible(
     c->exceeds_cache = c->max_numel >= MIN_CACHE_ELEMENTS && split_written_bytes_exceed_cache(c);
     if (kernel->split <= 0 || kernel->split >= c->max_numel || !c->op->contract || !dv__is_cpu_memory(c->device.type) ||
         (dv__test_hooks(c->host) && c->host->test->no_split))
-        return dv__run_kernel_unsplit(c, kernel, frame, workspace, stream);
+        return split_run_whole(c, kernel, frame, workspace, stream);
     split_slot cuts[DV__MAX_SLOTS];
     split_plan sp;
     memset(&sp, 0, offsetof(split_plan, sizes));
@@ -284,7 +355,12 @@ int dv__run_kernel_in_slices_if_possible(
     sp.workspace = workspace;
     sp.stream = stream;
     if (!split_try_find_cut_tensors(&sp) || !split_try_choose_slices(&sp))
-        return dv__run_kernel_unsplit(c, kernel, frame, workspace, stream);
+        return split_run_whole(c, kernel, frame, workspace, stream);
     c->ran_unsplit = false;
+    for (size_t i = 0; i < sp.nslots; i++)
+        cuts[i].original = dv__staging_cut_deferred(c, cuts[i].t);
+    const int status = dv__staging_copy_in_deferred(c);
+    if (status)
+        return status;
     return dv__pool_run_tasks(c->host, sp.nslices, split_run_slice_task, &sp);
 }

@@ -49,11 +49,25 @@ static int wide(dv_context *ctx, const struct wide *a)
 }
 DV_OPERATOR(wide, struct wide, (x, y, shifted, fails, out), .schema = "wide(Tensor x, Tensor y, bool shifted=False, bool fails=False) -> Tensor out",
     .contract = "x[*a]:c128, y[*b]:c128 -> out[broadcast(*a, *b)]:c128", .kernels = DV_KERNELS(DV_KERNEL(struct wide, "cpu", "c128", wide)));
+struct cut { const dv_tensor *x, *y; dv_tensor *out; };
+DV_ELEMENTWISE(cut, struct cut, (x, y), (out), out = x - y)
+DV_OPERATOR(cut, struct cut, (x, y, out), .schema = "cut(Tensor x, Tensor y) -> Tensor out", .contract = "x[*s]:T, y[*s]:T -> out[*s]:T; parallel(*s)",
+    .kernels = DV_KERNELS(DV_ISA_KERNELS(struct cut, cut, "f32 bf16", .split = 64)));
+static int rows(dv_context *ctx, const struct cut *a)
+{
+    (void)ctx;
+    const int64_t n = a->x->shape[a->x->ndim - 1], lines = dv_numel(a->out) / (n ? n : 1);
+    for (int64_t i = 0; i < lines * n; i++)
+        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i] - ((const float *)a->y->data)[i % n];
+    return DV_OK;
+}
+DV_OPERATOR(rows, struct cut, (x, y, out), .schema = "rows(Tensor x, Tensor y) -> Tensor out", .contract = "x[a b n]:f32, y[n]:f32 -> out[a b n]:f32; parallel(a, b)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct cut, "cpu", "f32", rows, .split = 4)));
 TWO(two);
 TWO(chosen);
 OWN(own);
 OWN(angle);
-DV_LIBRARY(lines, &dv_op_mix, &dv_op_wide, &dv_op_sum, &dv_op_two, &dv_op_chosen, &dv_op_own, &dv_op_angle);
+DV_LIBRARY(lines, &dv_op_cut, &dv_op_rows, &dv_op_mix, &dv_op_wide, &dv_op_sum, &dv_op_two, &dv_op_chosen, &dv_op_own, &dv_op_angle);
 """
 TYPES = [numpy.float32, numpy.float64, ml_dtypes.bfloat16, numpy.float16]
 
@@ -138,6 +152,38 @@ def test_parts_of_a_kernel_of_ones_own(lines):
         lines.wide(x, x[:, :1], False, True)
     with pytest.raises(ValueError, match="lines::wide: DV_FOR_EACH_PART: tensor 1 does not broadcast to the shape of the first result"):
         lines.wide(x[:1], x, True)
+
+
+def view_of(x, numbers):
+    """An array equal to x that lies in some other way: dims in another order, with steps, backwards, repeated."""
+    order = numbers.permutation(x.ndim)
+    steps = numbers.choice([1, 1, 2, 3, -1, -2], x.ndim)
+    memory = numpy.zeros([n * abs(step) for n, step in zip(numpy.array(x.shape, int)[order], steps)], x.dtype)
+    view = memory[(*(slice(None, None, int(step)) for step in steps), ...)].transpose(numpy.argsort(order))
+    view[...] = x
+    assert view.shape == x.shape
+    return view
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_slices_of_inputs_that_lie_in_some_other_way(lines, threads):
+    """Each slice copies its own part of them. Slices begin and end within rows, planes and blocks of them."""
+    numbers = numpy.random.default_rng(13)
+    before = dovetail.get_threads()
+    dovetail.set_threads(threads)
+    try:
+        for i in range(100):
+            dtype = [numpy.float32, ml_dtypes.bfloat16][i % 2]
+            shape = numbers.choice([[1, 2, 3, 7], [5, 9, 13, 2], [1, 40, 3, 70]][i % 3], numbers.integers(0, 5))
+            x, y = draw(dtype, *shape), draw(dtype, *shape, seed=1)
+            a, b = view_of(x, numbers), view_of(y, numbers) if i % 4 else y
+            assert numpy.asarray(lines.cut(a, b)).tobytes() == numpy.asarray(lines.cut(x, y)).tobytes(), (shape, a.strides, b.strides)
+            with numpy.errstate(all="ignore"):
+                same(lines.cut(a, b), x.astype(numpy.float32) - y.astype(numpy.float32))
+            x, y = numbers.standard_normal((*numbers.integers(0, 9, 2), 6)).astype(numpy.float32), numbers.standard_normal(6).astype(numpy.float32)
+            numpy.testing.assert_array_equal(lines.rows(view_of(x, numbers), view_of(y, numbers)), x - y)
+    finally:
+        dovetail.set_threads(before)
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda t: numpy.dtype(t).name)

@@ -5,8 +5,8 @@
  * - A *kernel* is one entry of DV_KERNELS, or the decomposition of an operator without kernels.
  * - A *property* is a condition that must hold. It has one file, one line in CHECK_PROPERTIES, and a function that tries one
  *   case.
- * - A *job* is one property of one kernel of one operator. It runs in a forked child (worker.c), which tries the cases of a plan
- *   (plan.c) until one fails, and leaves its result in shared memory. Further children shrink the failing case (shrink.c).
+ * - A *job* is one property of one kernel of one operator. It runs in a forked child, a worker (worker.c), which tries the cases
+ * of a plan (plan.c) until one fails, and leaves its result in shared memory. Further workers shrink the failing case (shrink.c).
  *
  * No code of an operator ever runs in the parent process: a crash is a result. A result is pass, fail, or "not checked, because
  * ...". A property that cannot be sure gives the last. */
@@ -455,7 +455,7 @@ void check_plan_make_cases(
     const check_op *op, const check_kernel *kernel, uint32_t wanted_cases, uint64_t seed, check_plan *plan);
 /* Copies a planned case to `out` with a seed of contents that is derived from `seed` and the index of the case. */
 void check_copy_case_with_seed(const check_case *planned, uint64_t seed, check_case *out);
-void check_count_plan_progress(void); /* called for each planned case, so that a time limit sees progress (worker.c) */
+void check_count_plan_progress(void); /* called for each planned case, so that a time limit sees progress (job.c) */
 bool check_has_endless_int(const check_op *op,
     const check_case *c); /* true if an int argument is at least 2^31 - 1 or at most -2^31, so that a loop up to it may not end in
                              time; numbers that the contract compares with do not count */
@@ -561,7 +561,7 @@ typedef struct check_guarded_call {
     const dv_tensor *list_tensors[CHECK_MAX_TENSORS]; /* tensors of list results */
 } check_guarded_call;
 /* Makes a case's tensors in guarded memory, inputs read-only, and calls the operator once. Results are valid until the next call.
- * An access out of bounds ends the process: the fault handler (worker.c) records slot, offset and direction. */
+ * An access out of bounds ends the process: the fault handler (fault.c) records slot, offset and direction. */
 void check_guarded_call_run(check_guarded_call *call, const check_case *c);
 /* True if some guarded call of this process could not get memory for its tensors; the status of such a call says nothing about
  * the kernel. */
@@ -792,7 +792,7 @@ CHECK_PROPERTIES(CHECK__DECLARE)
 #undef CHECK__DECLARE
 extern const check_property *const check_properties[]; /* all properties in this order, ended by NULL (properties.c) */
 
-/* ---- Jobs (job.c: in the process of a job; worker.c: processes and the schedule) ---- */
+/* ---- Jobs (job.c: in the process of a job; schedule.c: all jobs; load.c: binaries) ---- */
 
 /* Kinds of faults: ways in which a kernel can end a process. The values are bits. */
 enum check_fault_kind {
@@ -932,6 +932,7 @@ void check_exit_if_kernel_forked(void);
 void check_job_begin(check_job *job, bool in_process);
 check_job *check_job_get_current(void); /* returns the current job of this process */
 extern int check_case_limit_ms;         /* processor time in ms that one case may use in this process */
+extern int check_current_case_ms;       /* limit of processor time for one case in ms, as --case-ms sets it */
 /* Limits the processor time that this process may use from now on to ms milliseconds; 0: no limit. Past the limit SIGPROF, or
  * else the supervisor, ends the process. */
 void check_set_cpu_limit(int ms);

@@ -1,4 +1,4 @@
-/* The current job of this process: functions with which properties report, set limits, and run code in forked processes. worker.c
+/* The current job of this process: functions with which properties report, set limits, and run code in forked processes. task.c
  * runs jobs. */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 #include "check.h"
 
-int check_case_limit_ms;
+int check_case_limit_ms, check_current_case_ms = CHECK_CASE_MS;
 static check_job *current_job;
 static bool is_in_process; /* true: this process is the checker's own (check_run_jobs_in_process()) */
 

@@ -363,6 +363,7 @@ void check_add_source_sizes(check_op *op, const char *path);
  * most `capacity`. */
 size_t check_list_source_strings(const char *path, char (*out)[CHECK_MAX_WORD_BYTES], size_t capacity);
 
+bool check_is_tensor_argument(const check_op *op, size_t slot); /* true for a tensor and for a list of tensors */
 /* Returns the contract's name with this kind and text; NULL if the contract has no such name. */
 const check_name *check_op_find_name(const check_op *op, enum check_name_kind kind, const char *text);
 /* Returns a pointer to the size that a case gives a name; for variadic dims to the first of their sizes. Returns NULL for the
@@ -417,8 +418,7 @@ bool check_try_make_contents_variant(const check_op *op, const check_case *refus
  * later refused cases. */
 void check_note_accepted_contents(void);
 
-/* ---- The plan: the cases of a kernel (plan.c) -------------------------------------------------------------------------------
- */
+/* ---- The plan: the cases of a kernel (plan.c) ---- */
 
 enum { CHECK_MAX_CASES = 200, CHECK_DEFAULT_MAX_ELEMENTS = 400000 };
 /* Reasons for which a planned case is no longer tried. */
@@ -456,6 +456,9 @@ void check_plan_make_cases(
 /* Copies a planned case to `out` with a seed of contents that is derived from `seed` and the index of the case. */
 void check_copy_case_with_seed(const check_case *planned, uint64_t seed, check_case *out);
 void check_count_plan_progress(void); /* called for each planned case, so that a time limit sees progress (job.c) */
+
+/* ---- The work of a call (work.c) ---- */
+
 bool check_has_endless_int(const check_op *op,
     const check_case *c); /* true if an int argument is at least 2^31 - 1 or at most -2^31, so that a loop up to it may not end in
                              time; numbers that the contract compares with do not count */

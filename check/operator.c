@@ -379,6 +379,11 @@ int check_op_init(check_op *op, dv_operator *declared)
     return op_read_cpu_kernels(op);
 }
 
+bool check_is_tensor_argument(const check_op *op, size_t slot)
+{
+    return op->slots[slot].type == DV_FIELD_TENSOR || op->slots[slot].type == DV_FIELD_TENSORS;
+}
+
 const check_name *check_op_find_name(const check_op *op, enum check_name_kind kind, const char *text)
 {
     for (size_t k = 0; k < op->nnames; k++)

@@ -322,8 +322,7 @@ static void report_print_missing_declarations(const report_printer *p, const che
     if (nignored)
         fprintf(to, "), if no result depends on it"), any = true;
     for (size_t i = 0; i < op->nargs && op->json && !op->is_torch_operator; i++)
-        if ((op->slots[i].type == DV_FIELD_TENSOR || op->slots[i].type == DV_FIELD_TENSORS) &&
-            report_lacks_dtype(op, op->slots[i].name))
+        if (check_is_tensor_argument(op, i) && report_lacks_dtype(op, op->slots[i].name))
             fprintf(to, "%sthe dtype of %s", any ? "; " : "", op->slots[i].name), any = true;
 }
 

@@ -1,5 +1,4 @@
 /* Proofs, by partial inference (dv_partial), that no call has a level or a pair of levels. */
-
 #include "plan.h"
 
 /* Constraint on a name or an argument, in the form of dv_partial_set(). */

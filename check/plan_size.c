@@ -1,5 +1,4 @@
 /* Sizes of a plan: classes of sizes, and which of their members a case gets. */
-
 #include "plan.h"
 
 struct size_class check_size_classes[NUM_SIZE_CLASSES] = {

@@ -1,5 +1,4 @@
 /* Tasks of a worker: it makes a plan, tries the cases of a plan, or repeats one case. */
-
 #include "worker.h"
 
 enum {

@@ -1017,10 +1017,12 @@ void check_wider_dtypes(check_job *job, const check_case *c);
  * the copy (wider_dtypes.c). */
 bool check_try_widen_16_bit_floats(const check_op *op, const check_case *c, check_case *out);
 /* Copies a case to `out` with one element of one tensor that is NaN or an infinity, or with -infinity everywhere
- * (property_values.c). The other elements are near 0 but not 0: a kernel may round them to 0, and infinity times 0 is NaN. Where
+ * (lone_special.c). The other elements are near 0 but not 0: a kernel may round them to 0, and infinity times 0 is NaN. Where
  * tensors have one element each, every second case has infinities in all of them, since no order of a sum matters there. Returns
  * false if there is no such tensor or the case is large. */
 bool check_try_make_lone_special_case(const check_op *op, const check_case *c, check_case *out);
+/* True if some tensor of the case is filled with NaN or infinities on purpose (lone_special.c). */
+bool check_has_special_values(const check_case *c);
 /* Reports a failure if results seem to depend on an argument not at all, or on only the first element of a tensor (property
  * values; dependence.c). */
 void check_dependence(check_job *job, const check_case *c);
@@ -1037,7 +1039,7 @@ typedef struct check_varied_size {
     int32_t index_in_variadic; /* for variadic dims *s: index of the dim in *s */
     size_t argument_slot;      /* slot of the argument, if `name` is NULL */
 } check_varied_size;
-/* Copies a case to *resized_case with another size (property_parallel.c). *wanted_size: set before the call, and
+/* Copies a case to *resized_case with another size (parallel_slices.c). *wanted_size: set before the call, and
  * replaced by the nearest size that the contract allows. axes: receives for each tensor the dim that has the size; -1: none; -2:
  * the tensor changes in another way. Returns false if the contract refuses the copy. */
 bool check_try_resize_case(const check_op *op, const check_case *original_case, const check_varied_size *varied_size,

@@ -1,11 +1,10 @@
 /* Loading a library: in a worker first, then in the checker. */
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "process_state.h"
 #include "worker.h"
 
 enum { LOAD_SECONDS = 10, EXIT_FORKED = 78 };
@@ -61,46 +60,13 @@ static void load_format_fault_message(const char *path, const check_result *r, c
         snprintf(out, size, "%s: %s, its code is at fault: %s", path, when, r->message);
 }
 
-/* Signal mask, signal handlers and standard descriptors of the checker, saved before dv_load() and restored after it. */
-typedef struct worker_state {
-    sigset_t mask;
-    struct sigaction actions[NSIG];
-    int standard[3]; /* copies of descriptors 0, 1 and 2 */
-} worker_state;
-
-/* Saves signal mask, signal handlers and copies of the standard descriptors. */
-static void process_state_save(worker_state *state)
-{
-    enum { MIN_COPY_DESCRIPTOR = 900 };
-    sigprocmask(SIG_BLOCK, NULL, &state->mask);
-    for (int i = 1; i < NSIG; i++)
-        sigaction(i, NULL, &state->actions[i]);
-    for (int fd = 0; fd < 3; fd++)
-        state->standard[fd] = fcntl(fd, F_DUPFD_CLOEXEC, MIN_COPY_DESCRIPTOR);
-}
-
-/* Restores signal mask, common signal handlers and standard descriptors, and cancels alarm(). */
-static void process_state_restore(const worker_state *state)
-{
-    static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGCHLD };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        sigaction(numbers[i], &state->actions[numbers[i]], NULL);
-    sigprocmask(SIG_SETMASK, &state->mask, NULL);
-    alarm(0);
-    for (int fd = 0; fd < 3; fd++)
-        if (state->standard[fd] >= 0) {
-            dup2(state->standard[fd], fd);
-            close(state->standard[fd]);
-        }
-}
-
 /* Loads a library in this process by dv_load(), and undoes its changes of signals and standard descriptors. Returns a status. */
 static int load_library_in_checker(const char *path, dv_library **lib)
 {
-    static worker_state state;
-    process_state_save(&state);
+    static check_saved_process state;
+    check_process_state_save(&state);
     const int status = dv_load(path, lib);
-    process_state_restore(&state);
+    check_process_state_restore(&state);
     return status;
 }
 

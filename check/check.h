@@ -227,6 +227,11 @@ void check_element_put(void *data, int64_t i, dv_dtype dtype, double x);
 double check_element_get(const void *data, int64_t i, dv_dtype dtype);
 double check_get_unit_roundoff(
     dv_dtype dtype); /* returns half a unit in the last place of 1: 2^-24 for f32; 1 for a dtype that is no float */
+/* Return the ends of the range of an integer dtype; 0 and 1 for bool. Of 64 bits the largest integer is rounded up. */
+double check_get_max_integer(dv_dtype dtype);
+double check_get_min_integer(dv_dtype dtype);
+/* True if x lies in the range of an integer dtype; x may have a fraction. */
+bool check_is_in_integer_range(dv_dtype dtype, double x);
 bool check_is_float_dtype(dv_dtype dtype);
 bool check_is_complex_dtype(dv_dtype dtype);
 bool check_is_integer_dtype(dv_dtype dtype); /* true for signed and unsigned integers and for bool */
@@ -333,6 +338,7 @@ int check_op_init(check_op *op, dv_operator *declared);
 /* Returns the contents of a file, ended by a 0 byte, and sets *size to its bytes. The caller frees the block. Returns NULL if the
  * file cannot be read. */
 char *check_new_file_contents(const char *path, size_t *size);
+extern const char *check_command_path; /* path of this process's program, to run it again; the command sets it */
 /* Returns the text of a file of check/programs/ that is embedded in the command; NULL if none has this name. */
 const char *check_find_program_text(const char *name);
 /* Writes the two files that measure line coverage (coverage.c): a header, with which an operator's source must be built, and an
@@ -402,6 +408,8 @@ void check_set_tensor_list_length(check_case *c, size_t slot,
 
 /* ---- Contents of index-like arguments (index_contents.c) ---- */
 
+/* True if the tensor is present and of an integer dtype other than bool, so that its elements may be indices. */
+bool check_can_hold_indices(const check_tensor *t);
 /* True if the tensor's fill computes each element from its position: offsets, lengths or a permutation. */
 bool check_has_positional_fill(const check_tensor *t);
 /* Returns element i, in row-major order, of a tensor for which check_has_positional_fill() is true. */

@@ -17,6 +17,14 @@ double check_get_unit_roundoff(dv_dtype dtype)
     return row && row->form ? ldexp(1, -row->mantissa - 1) : 1;
 }
 
+double check_get_max_integer(dv_dtype dtype) { return dtype.code == 6 ? 1 : ldexp(1, dtype.bits - (dtype.code == 0)) - 1; }
+double check_get_min_integer(dv_dtype dtype) { return dtype.code == 0 ? -ldexp(1, dtype.bits - 1) : 0; }
+
+bool check_is_in_integer_range(dv_dtype dtype, double x)
+{
+    return x >= check_get_min_integer(dtype) && x <= check_get_max_integer(dtype);
+}
+
 void check_element_put(void *data, int64_t i, dv_dtype dtype, double x)
 {
     if (dtype.bits == 64 && dtype.code < 2 &&

@@ -5,7 +5,6 @@
  * strides, lists and strings. A kernel that reads sizes of a dim that is not there, or past the end of a list, faults as well.
  * The workspace and memory of dv_alloc() come from here through the host's hooks; malloc() is in guarded_heap.c. */
 #include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -631,7 +630,6 @@ bool check_can_replace_elements(const check_tensor *t)
 static void guarded_add_step_to_integers(
     const check_tensor *t, void *first, const int64_t *strides, dv_dtype range_dtype, double step)
 {
-    const double most = ldexp(1, range_dtype.bits - (range_dtype.code == 0)) - 1, least = range_dtype.code == 0 ? -most - 1 : 0;
     int64_t index[CHECK_MAX_DIMS] = { 0 };
     for (int64_t n = check_tensor_numel(t); n-- > 0;) {
         int64_t at = 0;
@@ -641,7 +639,7 @@ static void guarded_add_step_to_integers(
             is_aliased |= index[d] && !strides[d];
         }
         const double x = check_element_get(first, at, t->dtype) + step;
-        if (!is_aliased && x >= least && x <= most)
+        if (!is_aliased && check_is_in_integer_range(range_dtype, x))
             check_element_put(first, at, t->dtype, x);
         for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
             index[d] = 0;

@@ -98,8 +98,8 @@ void check_update_bounds_from_sizes(check_case *c)
         if (size < 0)
             continue;
         const bool ends = t->fill == CHECK_FILL_OFFSETS || t->fill == CHECK_FILL_LENGTHS;
-        const double most = ldexp(1, t->dtype.bits - (t->dtype.code != 1)) - 1;
-        t->high = fmin(ends && !t->high_is_last_index ? (double)size : fmax(0, (double)size - 1), most);
+        t->high = fmin(
+            ends && !t->high_is_last_index ? (double)size : fmax(0, (double)size - 1), check_get_max_integer(t->dtype));
     }
 }
 
@@ -119,8 +119,7 @@ static struct {
 static contents_role tried_roles[CHECK_MAX_ARGS];
 static uint32_t failed_attempts; /* number of attempts since the kernel last accepted contents */
 
-/* True if the tensor is present and of an integer dtype other than bool. */
-static bool contents_can_hold_indices(const check_tensor *t)
+bool check_can_hold_indices(const check_tensor *t)
 {
     return t->present && check_is_integer_dtype(t->dtype) && dv_dtype_key(t->dtype) != DV_DTYPE_bool;
 }
@@ -205,7 +204,7 @@ static void contents_apply_role(const contents_role *role, check_tensor *t)
     t->high_size_code = role->high_size_code;
     t->high_is_last_index = role->high_size_code && role->high_is_last_index;
     t->low = role->low;
-    t->high = fmin(role->high, ldexp(1, t->dtype.bits - (t->dtype.code != 1)) - 1);
+    t->high = fmin(role->high, check_get_max_integer(t->dtype));
 }
 
 bool check_try_make_contents_variant(const check_op *op, const check_case *refused, uint32_t attempt, check_case *out)
@@ -223,7 +222,7 @@ bool check_try_make_contents_variant(const check_op *op, const check_case *refus
         const check_value *v = &out->args[a];
         bool drawn = false;
         for (uint32_t e = 0; (v->type == DV_VALUE_TENSOR || v->type == DV_VALUE_TENSORS) && e < v->count; e++) {
-            if (!contents_can_hold_indices(&out->tensors[v->first_tensor + e]))
+            if (!check_can_hold_indices(&out->tensors[v->first_tensor + e]))
                 continue;
             if (!drawn)
                 tried_roles[a] = use_accepted ? accepted_roles.of[a] : contents_draw_role(out, v->first_tensor + e, &r);

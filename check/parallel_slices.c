@@ -210,7 +210,7 @@ static bool parallel_slices_sum_may_overflow(const check_case *c, dv_dtype dtype
         const check_value *v = &c->args[i];
         product *= fmax(1, fabs(v->type == DV_VALUE_INT ? (double)v->as.i : v->type == DV_VALUE_FLOAT ? v->as.f : 1));
     }
-    return !(product * terms < ldexp(1, dtype.bits - (dtype.code == 0)));
+    return !(product * terms < check_get_max_integer(dtype) + 1);
 }
 
 /* Size of the integers that a sum adds. TERMS_SMALL: from -1 to 1. TERMS_LARGE: all are the bound of an 8 or 16 bit dtype that is
@@ -231,7 +231,7 @@ static bool parallel_slices_try_make_case_with_integer_terms(
             continue;
         t->fill = CHECK_FILL_RANDOM;
         t->high_size_code = 0;
-        t->low = large ? t->dtype.code ? ldexp(1, t->dtype.bits) - 1 : -ldexp(1, t->dtype.bits - 1) : fmax(t->low, -1);
+        t->low = !large ? fmax(t->low, -1) : t->dtype.code ? check_get_max_integer(t->dtype) : check_get_min_integer(t->dtype);
         t->high = large ? t->low : fmin(t->high, 1);
         if (t->low > t->high || (large && t->dtype.code == 6))
             *t = c->tensors[i];
@@ -249,7 +249,7 @@ static bool parallel_slices_is_integer_output(const check_output *output)
  * last integer result whose sum is not exact and may have overflowed, which is no failure; bits 0: there is none. */
 static dv_dtype parallel_slices_check_sums_and_get_overflowed_dtype(check_job *job, const slice_cut *cut)
 {
-    char where[200];
+    char where[200], numbers[3][40];
     dv_dtype large = { .bits = 0 };
     for (size_t i = 0; i < sliced_calls.outputs[0].noutputs && !check_parallel_has_failed(job); i++) {
         const check_output *whole_output = &sliced_calls.outputs[0].items[i], *a = &sliced_calls.outputs[1].items[i],
@@ -286,9 +286,12 @@ static dv_dtype parallel_slices_check_sums_and_get_overflowed_dtype(check_job *j
             }
             check_output_format_element_name(job->op, whole_output, n, where, sizeof where);
             check_fail(job, "not a sum",
-                "sum(%s%s) does not hold: of [0, %lld) and [%lld, %lld) alone %s is %.9g and %.9g, and of the whole %.9g",
+                "sum(%s%s) does not hold: of [0, %lld) and [%lld, %lld) alone %s is %s and %s, and of the whole %s",
                 cut->name->kind == CHECK_NAME_VARIADIC ? "*" : "", cut->name->text, (long long)cut->position,
-                (long long)cut->position, (long long)cut->size, where, x, y, w);
+                (long long)cut->position, (long long)cut->size, where,
+                check_output_format_number(a, n, 0, numbers[0], sizeof numbers[0]),
+                check_output_format_number(b, n, 0, numbers[1], sizeof numbers[1]),
+                check_output_format_number(whole_output, n, 0, numbers[2], sizeof numbers[2]));
         }
     }
     return large;

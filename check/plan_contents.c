@@ -3,12 +3,6 @@
 
 #include "plan.h"
 
-/* True if a tensor has an integer dtype other than bool, so that its elements may be indices. */
-static bool plan_contents_can_hold_indices(const check_tensor *t)
-{
-    return check_is_integer_dtype(t->dtype) && dv_dtype_key(t->dtype) != DV_DTYPE_bool;
-}
-
 /* True if a result or a written argument of the case has this dtype, so that its integers are not only indices. */
 static bool plan_contents_has_output_of_dtype(const planner *p, const check_case *c, dv_dtype dtype)
 {
@@ -71,8 +65,8 @@ static void plan_contents_set_fill_and_range(const planner *p, const check_case 
         t->low = -t->high;
     } else if (integer && contents_level >= 4 && (t->dtype.bits < 64 || plan_contents_has_output_of_dtype(p, c, t->dtype))) {
         t->fill = contents_level == 4 ? CHECK_FILL_RANGE_BOUNDS : CHECK_FILL_RANDOM;
-        t->low = t->dtype.code == 1 ? 0 : -(double)(UINT64_C(1) << (t->dtype.bits - 1));
-        t->high = (t->dtype.code == 1 ? 2.0 : 1.0) * (double)(UINT64_C(1) << (t->dtype.bits - 1)) - 1;
+        t->low = check_get_min_integer(t->dtype);
+        t->high = check_get_max_integer(t->dtype);
         if (contents_level == 5 && p->turn % 2 &&
             t->dtype.bits >= 32) { /* neighbouring integers that a float or double rounds to one number */
             t->low = t->dtype.bits == 32 ? 0x1p30 : 0x1p58;
@@ -132,10 +126,9 @@ static void plan_contents_set_scaled_fill(const planner *p, size_t tensor_index,
  * limits of narrow dtypes. */
 static void plan_contents_set_range_ends_fill(dv_range allowed, check_tensor *t)
 {
-    const double most = ldexp(1, t->dtype.bits - (t->dtype.code != 1)) - 1;
     t->fill = CHECK_FILL_RANGE_ENDS;
     t->low = allowed.least == INT64_MIN ? t->low : (double)allowed.least;
-    t->high = fmin((double)allowed.most, most);
+    t->high = fmin((double)allowed.most, check_get_max_integer(t->dtype));
 }
 
 /* Gives a tensor that the contract requires to be sorted a sorted fill. Integers rise from the lower to the upper allowed bound;
@@ -170,7 +163,7 @@ void check_plan_contents_set_with_layouts(
     const int64_t fill_mode = check_plan_level_get_wanted(p, wanted_levels, FACTOR_FILL_MODE, 0);
     size_t indices = 0, index = 0;
     for (size_t i = 0; i < c->ntensors; i++)
-        indices += c->tensors[i].present && plan_contents_can_hold_indices(&c->tensors[i]);
+        indices += check_can_hold_indices(&c->tensors[i]);
     c->seed = fill_mode == FILL_MODE_EXTREME;
     for (size_t i = 0; i < c->ntensors; i++) {
         check_tensor *t = &c->tensors[i];
@@ -182,17 +175,17 @@ void check_plan_contents_set_with_layouts(
             t->layout = CHECK_LAYOUT_SLICED;
         t->layout_variant = (uint8_t)(t->layout ? p->layout_counts[slot][t->layout] % CHECK_LAYOUT_VARIANTS : 0);
         plan_contents_set_fill_and_range(p, c, contents < 0 ? 0 : contents, t);
-        if (contents == 1 && p->turn % 2 && plan_contents_can_hold_indices(t))
+        if (contents == 1 && p->turn % 2 && check_can_hold_indices(t))
             check_set_index_below_size(c, i, p->turn / 2, t);
         if (!check_is_integer_dtype(t->dtype) && fill_mode == FILL_MODE_SCALED)
             plan_contents_set_scaled_fill(p, i, t);
         if (!check_is_integer_dtype(t->dtype) && (fill_mode == FILL_MODE_SPECIAL || fill_mode == FILL_MODE_EXTREME) &&
             (p->turn % 2 || i == p->turn / 2 % c->ntensors))
             t->fill = CHECK_FILL_SPECIAL_VALUES;
-        if (cover_range_ends && contents == 2 && plan_contents_can_hold_indices(t) && p->op->contract &&
+        if (cover_range_ends && contents == 2 && check_can_hold_indices(t) && p->op->contract &&
             allowed_ranges[i].most < INT64_MAX && allowed_ranges[i].least <= allowed_ranges[i].most)
             plan_contents_set_range_ends_fill(allowed_ranges[i], t);
-        if (t->present && plan_contents_can_hold_indices(t) && index++ == p->turn % indices && fill_mode >= FILL_MODE_WRONG_INDEX)
+        if (check_can_hold_indices(t) && index++ == p->turn % indices && fill_mode >= FILL_MODE_WRONG_INDEX)
             plan_contents_make_last_index_wrong(p, c, fill_mode - FILL_MODE_WRONG_INDEX, t);
         if (p->op->is_sorted[slot])
             plan_contents_set_sorted_fill(p, allowed_ranges[i], t);

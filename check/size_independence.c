@@ -226,7 +226,7 @@ static bool sizes_try_find_changing_results(const varied_dim *d, int64_t element
                packed = check_is_integer_dtype(t->dtype) && t->dtype.code != 6 && t->dtype.bits < 64 &&
         !d->job->op->has_element_facts;
     const double far = 0x1p20, /* the same value at each size, since a kernel may clamp numbers */
-        flipped = t->dtype.code == 1 ? ldexp(1, t->dtype.bits) - 1 - was
+        flipped = t->dtype.code == 1 ? check_get_max_integer(t->dtype) - was
                                      : -1 - was, /* all bits are flipped, since some bits may not matter */
         others[2][3] = { { packed ? flipped : t->low, t->high, t->low }, { far, -far, 0 } }, *to = others[real];
     bool any = false;

@@ -67,7 +67,7 @@ static double switching_get_real_bound(dv_dtype d, double x, enum switching_unit
 static bool switching_try_set_integers(const struct switching_range *range, check_tensor *t)
 {
     const bool has_sign = t->dtype.code == 0, is_one = !(range->low < range->high || range->low > range->high);
-    const double most = t->dtype.code == 6 ? 1 : ldexp(1, t->dtype.bits - has_sign) - 1, least = has_sign ? -most - 1 : 0;
+    const double most = check_get_max_integer(t->dtype), least = check_get_min_integer(t->dtype);
     const double unit = range->unit == UNIT_MOST ? most + 1 : 1;
     if (range->unit == UNIT_LEAST || range->fill == CHECK_FILL_HALVES ||
         (is_one &&

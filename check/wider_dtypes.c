@@ -194,6 +194,14 @@ static double dtypes_get_component(const check_output *o, int64_t number)
     return check_output_get_number(o, number / parts, (int)(number % parts));
 }
 
+/* Prints one real number of an output, as check_output_format_number() does, and returns `words`. */
+static char *dtypes_format_component(const check_output *o, int64_t number, char *words, size_t size)
+{
+    dv_dtype dtype = o->t.dtype;
+    const int parts = check_get_component_count_and_dtype(&dtype);
+    return check_output_format_number(o, number / parts, (int)(number % parts), words, size);
+}
+
 /* Prints the name of the element to which a real number of an output belongs: "element [1, 2] of result 'out'". */
 static void dtypes_format_element_of_component(
     const check_op *op, const check_output *o, int64_t number, char *words, size_t size)
@@ -247,7 +255,7 @@ static void dtypes_check_against_wider(check_job *job, const check_case *c)
 {
     static check_case wide;
     static check_outputs found, expected, up, down;
-    char where[200];
+    char where[200], texts[2][40];
     double unit;
     const uint32_t min_different = job->result->tried_cases ? MIN_DIFFERENT_CASES
                                                             : 1; /* 1: the case is only repeated, as while it is shrunk */
@@ -293,21 +301,15 @@ static void dtypes_check_against_wider(check_job *job, const check_case *c)
                 return;
             dtypes_format_element_of_component(job->op, a, i, where, sizeof where);
             check_fail(job, "other dtype",
-                "%s (%s) is %.9g, and with the same numbers in wider dtypes it is %.9g (%s); rounding explains %.3g", where,
-                dv_dtype_name(a->t.dtype), x, y, dv_dtype_name(b->t.dtype), allowed);
+                "%s (%s) is %s, and with the same numbers in wider dtypes it is %s (%s); rounding explains %.3g", where,
+                dv_dtype_name(a->t.dtype), dtypes_format_component(a, i, texts[0], sizeof texts[0]),
+                dtypes_format_component(b, i, texts[1], sizeof texts[1]), dv_dtype_name(b->t.dtype), allowed);
             return;
         }
     }
 }
 
 /* ---- Integers ------------------------------------------------------------------------------------------------------------- */
-
-/* True if x lies in the range of an integer dtype; x may have a fraction. */
-static bool dtypes_is_in_integer_range(dv_dtype integer_dtype, double x)
-{
-    const double most = integer_dtype.code == 6 ? 1 : ldexp(1, integer_dtype.bits - (integer_dtype.code == 0)) - 1;
-    return x <= most && x >= (integer_dtype.code == 0 ? -most - 1 : 0);
-}
 
 /* True if each int and float argument lies in the range of each integer dtype of the case's tensors. An operator may convert a
  * number to that dtype, and one out of range would become another number in a wider dtype. */
@@ -322,7 +324,7 @@ static bool dtypes_numbers_fit_integer_dtypes(const check_op *op, const check_ca
             : type == DV_VALUE_FLOAT          ? (d ? d->as.f : v->as.f)
                                               : 0;
         for (size_t k = 0; k < c->ntensors; k++)
-            fit &= !c->tensors[k].present || c->tensors[k].dtype.code > 1 || dtypes_is_in_integer_range(c->tensors[k].dtype, x);
+            fit &= !c->tensors[k].present || c->tensors[k].dtype.code > 1 || check_is_in_integer_range(c->tensors[k].dtype, x);
     }
     return fit;
 }
@@ -447,7 +449,7 @@ static void dtypes_check_against_two_wider(
 {
     static check_case wide, widest;
     static check_outputs found, expected, second, up, down;
-    char where[200];
+    char where[200], texts[2][40];
     double unit, next;
     const uint32_t needed = job->result->tried_cases ? MIN_DIFFERENT_CASES
                                                      : 1; /* 1: the case is only repeated, as while it is shrunk */
@@ -482,7 +484,7 @@ static void dtypes_check_against_two_wider(
             const bool moved = moves &&
                 (dtypes_get_component(&up.items[k], i) != z || dtypes_get_component(&down.items[k], i) != z);
             steady &= !moved;
-            if (moved || y != z || (!real && !dtypes_is_in_integer_range(a->t.dtype, y)))
+            if (moved || y != z || (!real && !check_is_in_integer_range(a->t.dtype, y)))
                 continue;
             compared++;
             if (x == y || (isnan(x) && isnan(y)) || (real && fabs(x - y) <= t.atol + t.rtol * fabs(y)))
@@ -500,9 +502,10 @@ static void dtypes_check_against_two_wider(
         size_t i = 0;
         while (dv_dtype_key(c->tensors[i].dtype) == dv_dtype_key(wide.tensors[i].dtype))
             i++;
-        check_fail(job, "other dtype", "%s (%s) is %.9g where '%s' is %s, and %.9g with the same numbers in %s and in %s", where,
-            dv_dtype_name(a->t.dtype), dtypes_get_component(a, first), job->op->slots[check_find_tensor_slot(c, i)].name,
-            dv_dtype_name(c->tensors[i].dtype), dtypes_get_component(b, first), dv_dtype_name(wide.tensors[i].dtype),
+        check_fail(job, "other dtype", "%s (%s) is %s where '%s' is %s, and %s with the same numbers in %s and in %s", where,
+            dv_dtype_name(a->t.dtype), dtypes_format_component(a, first, texts[0], sizeof texts[0]),
+            job->op->slots[check_find_tensor_slot(c, i)].name, dv_dtype_name(c->tensors[i].dtype),
+            dtypes_format_component(b, first, texts[1], sizeof texts[1]), dv_dtype_name(wide.tensors[i].dtype),
             dv_dtype_name(widest.tensors[i].dtype));
         return;
     }
@@ -522,7 +525,7 @@ static bool dtypes_try_find_first_difference(const check_job *job, const check_c
             const double u = dtypes_get_component(x, *component_index), v = dtypes_get_component(y, *component_index);
             const bool exact = check_is_integer_dtype(x->t.dtype);
             if (u != v && !(isnan(u) && isnan(v)) &&
-                (exact ? dtypes_is_in_integer_range(x->t.dtype, v) : fabs(u - v) > t.atol + t.rtol * fabs(v)))
+                (exact ? check_is_in_integer_range(x->t.dtype, v) : fabs(u - v) > t.atol + t.rtol * fabs(v)))
                 return true;
         }
     }
@@ -540,7 +543,7 @@ static void dtypes_check_against_64_bits(check_job *job, const check_case *c)
     enum { WIDTH_SMALL, WIDTH_LARGE, WIDTH_INDICES };
     static check_case wide;
     static check_outputs found, expected;
-    char where[200];
+    char where[200], texts[2][40];
     double unit;
     size_t k, of = 0;
     int64_t at;
@@ -570,10 +573,10 @@ static void dtypes_check_against_64_bits(check_job *job, const check_case *c)
     while (dv_dtype_key(c->tensors[of].dtype) == dv_dtype_key(wide.tensors[of].dtype))
         of++;
     dtypes_format_element_of_component(job->op, &found.items[k], at, where, sizeof where);
-    check_fail(job, "other dtype", "%s (%s) is %.9g where '%s' is %s, and %.9g with the same numbers in %s", where,
-        dv_dtype_name(found.items[k].t.dtype), dtypes_get_component(&found.items[k], at),
+    check_fail(job, "other dtype", "%s (%s) is %s where '%s' is %s, and %s with the same numbers in %s", where,
+        dv_dtype_name(found.items[k].t.dtype), dtypes_format_component(&found.items[k], at, texts[0], sizeof texts[0]),
         job->op->slots[check_find_tensor_slot(c, of)].name, dv_dtype_name(c->tensors[of].dtype),
-        dtypes_get_component(&expected.items[k], at), dv_dtype_name(wide.tensors[of].dtype));
+        dtypes_format_component(&expected.items[k], at, texts[1], sizeof texts[1]), dv_dtype_name(wide.tensors[of].dtype));
 }
 
 /* ---- f64 ------------------------------------------------------------------------------------------------------------------ */

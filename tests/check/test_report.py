@@ -47,6 +47,28 @@ def test_without_a_folder_for_temporary_files(check, monkeypatch):
     assert check(FAULTY / "tail_past_end" / "fault.c", "--only", "binding")["ok"]
 
 
+NO_SUM = """
+#include <dovetail_op.h>
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int f_any(dv_context *ctx, const struct f *a)
+{
+    int64_t sum = 12345678901;
+    for (int64_t i = 0; i < dv_numel(a->x); i++)
+        sum += ((const int32_t *)a->x->data)[i] / 16;
+    return (void)ctx, *(int64_t *)a->out->data = sum, DV_OK;
+}
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:i32 -> out[]:i64; sum(n)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "i32", f_any)));
+DV_LIBRARY(no_sum, &dv_op_f);
+"""
+
+
+def test_numbers_have_all_digits(check, tmp_path):
+    (tmp_path / "f.c").write_text(NO_SUM)
+    found, = check(tmp_path / "f.c", "--only", "parallel")["results"]
+    assert found["result"] == "fail" and len(re.findall(r"\b[0-9]{11}\b", found["message"])) == 3, found
+
+
 TWICE_WRONG = """
 #include <dovetail_op.h>
 struct f { const dv_tensor *x; dv_tensor *out; };

@@ -19,6 +19,7 @@
 #define SANITIZE_TRAP_FLAG "-fsanitize-undefined-trap-on-error"
 #define COVERAGE_FLAG "-fsanitize-coverage=trace-pc"
 enum { MAX_OUTPUT = 1 << 22 };
+const char *check_command_path;
 
 /* Runs this program, `dovetail`, with these arguments as a child process. Returns its stdout (of a build, with stderr), which the
  * caller frees; NULL: it was not run. map: the file in which kernels mark what they reach; NULL: a build. */
@@ -43,7 +44,7 @@ static char *undefined_run_and_copy_output(check_job *job, const char *const *ar
             setenv("DOVETAIL_COVERAGE", map, 1);
             setenv("DOVETAIL_NUMBERS_OF", numbers, 1);
         }
-        execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
+        execv(check_command_path, (char *const *)(uintptr_t)argv);
         _exit(127);
     }
     close(fds[1]);

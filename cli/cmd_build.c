@@ -1209,7 +1209,7 @@ static void key_append_all_inputs(build *b, cli_text *key)
 {
     char here[PATH_MAX], found[CLI_HASH_SIZE];
     cli_text_appendf(key, "dovetail %s in %s from %s\n", dv_version(), getcwd(here, sizeof here) ? here : "", b->home);
-    key_append_program(key, "/proc/self/exe"); /* its flags and checks */
+    key_append_program(key, cli_find_command()); /* its flags and checks */
     for (size_t i = 0; i < b->cc.n; i++) {
         cli_text_appendf(key, "cc %s\n", b->cc.data[i]);
         key_append_program(key, b->cc.data[i]);

@@ -1017,6 +1017,7 @@ static int cmd_check_run(const cli_args *args)
         .max_workers = DEFAULT_WORKERS, .only_properties = cli_find_option_value(args, "only"), .interrupted = cli_is_interrupted
     };
     int64_t seed, seconds, case_ms, cases;
+    check_command_path = cli_find_command();
     if (cli_has_option(args, "torch") ? args->noperands > 0 : cli_has_option(args, "contract"))
         return cli_fail_usage(args->verb, "option '--torch' takes no other target, and '--contract' needs '--torch'");
     if (!args->noperands && !cli_has_option(args, "torch"))

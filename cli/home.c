@@ -16,25 +16,22 @@ static bool home_has_header(const char *folder)
 
 static const char own_link[] = "/proc/self/exe";
 
-const char *cli_find_command(void)
+/* Returns the path of this process's program; "": unknown. */
+static const char *home_get_command_path(void)
 {
     static char path[4096];
     const ssize_t n = *path ? 0 : readlink(own_link, path, sizeof path - 1);
     path[n > 0 ? (size_t)n : strlen(path)] = 0;
-    return !access(path, X_OK) ? path : own_link;
+    return path;
 }
+
+const char *cli_find_command(void) { return !access(home_get_command_path(), X_OK) ? home_get_command_path() : own_link; }
 
 /* Returns the folder of this process's program, which the caller frees; NULL: unknown. */
 static char *home_find_command_folder(void)
 {
-    char path[4096];
-    const ssize_t n = readlink(own_link, path, sizeof path - 1);
-    if (n <= 0)
-        return NULL;
-    path[n] = 0;
-    char *slash = strrchr(path, '/');
-    *(slash ? slash : path) = 0;
-    return cli_format("%s", path);
+    const char *path = home_get_command_path(), *slash = strrchr(path, '/');
+    return slash ? cli_format("%.*s", (int)(slash - path), path) : NULL;
 }
 
 const char *cli_find_home(void)

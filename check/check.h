@@ -56,7 +56,8 @@ bool check_json_is_expr(const check_json *expr,
     const char
         *kind); /* true if expr is an expression of this kind: an array whose first element is the word, as in ["str", ...] */
 
-/* ---- A case (case.c) ----------------------------------------------------------------------------------------------------- */
+/* ---- A case (case.c; case_fill.c: elements; case_print.c: text; case_values.c: values for dv_call())
+ * ----------------------------------------------------------------------------------------------------- */
 
 enum {
     CHECK_MAX_DIMS = 20,
@@ -183,6 +184,8 @@ typedef struct check_case {
 int32_t check_find_wide_stride_dim(const check_tensor *t);
 /* True if the tensor has at least two dims with more than one element, so that the variants of its layout differ. */
 bool check_has_layout_variants(const check_tensor *t);
+/* Returns the variant of a tensor's layout; 0 if the tensor has too few long dims for variants. */
+int32_t check_get_layout_variant(const check_tensor *t);
 /* Computes the strides of a tensor, in elements, from its shape and layout. Sets *low and *high to the offsets of its lowest and
  * highest element from the first element. For an empty tensor *high < *low. */
 void check_compute_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_t *high);
@@ -647,6 +650,8 @@ typedef struct check_outputs {
 /* Moves the tensor pointers of list results to `tensors`, an array of CHECK_MAX_TENSORS, and frees the lists' own arrays. Returns
  * false if there are more tensors. */
 bool check_try_move_result_lists(const check_op *op, dv_value *results, const dv_tensor **tensors);
+/* Reserves memory whose pages are mapped when they are touched. The caller unmaps it. Returns NULL if that fails. */
+char *check_reserve_memory(size_t bytes);
 /* Replaces the outputs in *o by copies of what a call wrote. tensors: argument tensors of the call. An output that does not fit
  * sets o->is_incomplete. *o must be zeroed before its first use; its memory is then used again, and never freed. */
 void check_outputs_copy(

@@ -5,8 +5,9 @@
  * - A *kernel* is one entry of DV_KERNELS, or the decomposition of an operator without kernels.
  * - A *property* is a condition that must hold. It has one file, one line in CHECK_PROPERTIES, and a function that tries one
  *   case.
- * - A *job* is one property of one kernel of one operator. It runs in a forked child, a worker (worker.c), which tries the cases
- * of a plan (plan.c) until one fails, and leaves its result in shared memory. Further workers shrink the failing case (shrink.c).
+ * - A *job* is one property of one kernel of one operator. It runs in a forked child, a worker (worker.c), which tries the
+ *   cases of a plan (plan.c) until one fails, and leaves its result in shared memory. Further workers shrink the failing case
+ *   (shrink.c).
  *
  * No code of an operator ever runs in the parent process: a crash is a result. A result is pass, fail, or "not checked, because
  * ...". A property that cannot be sure gives the last. */
@@ -56,8 +57,7 @@ bool check_json_is_expr(const check_json *expr,
     const char
         *kind); /* true if expr is an expression of this kind: an array whose first element is the word, as in ["str", ...] */
 
-/* ---- A case (case.c; case_fill.c: elements; case_print.c: text; case_values.c: values for dv_call())
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- A case (case.c; case_fill.c: elements; case_print.c: text; case_values.c: values for dv_call()) ---- */
 
 enum {
     CHECK_MAX_DIMS = 20,
@@ -516,7 +516,7 @@ uint64_t check_random_next(check_random *r); /* returns 64 random bits and advan
 int64_t check_random_between(
     check_random *r, int64_t low, int64_t high); /* returns a random integer from low to high, both included */
 
-/* ---- Guarded memory and calls (guarded_call.c) ---- */
+/* ---- Guarded memory and calls (guarded_call.c; guarded_contents.c: elements; guarded_location.c: addresses) ---- */
 
 /* Side of a buffer that lies at a guard page: its end (AFTER) or its start (BEFORE). */
 enum check_guard_side { CHECK_GUARD_AFTER, CHECK_GUARD_BEFORE };
@@ -631,7 +631,7 @@ bool check_try_find_nearest_memory(const void *address,
 /* Returns the array of argument tensors of the last guarded call, for check_outputs_copy(). */
 const dv_tensor *check_get_last_argument_tensors(void);
 
-/* ---- Unguarded calls (unguarded_call.c): many, fast, from any thread, on slices of tensors ---- */
+/* ---- Outputs (output.c) ---- */
 
 /* Contiguous copies of everything that a call wrote: number results, newly made result tensors, and written arguments. */
 typedef struct check_output {
@@ -682,6 +682,8 @@ const char *check_output_format_name(const check_op *op, const check_output *o, 
     size_t size); /* prints "result 'out'" or "argument 'x'" to buffer and returns buffer */
 /* Prints "element [1, 2] of result 'out'" to out. element_number: position in row-major order. */
 void check_output_format_element_name(const check_op *op, const check_output *o, int64_t element_number, char *out, size_t size);
+
+/* ---- Unguarded calls (unguarded_call.c): many, fast, from any thread, on slices of tensors ---- */
 
 typedef struct check_saved_argument {
     char *data;
@@ -1005,20 +1007,21 @@ typedef struct check_report check_report;
  * frees it with free(). A failing property is no error. After an interrupt the remaining jobs are "not checked". Properties with
  * is_external get no jobs. Returns 0, or -1 with errno. */
 int check_run_jobs(const check_op *ops, size_t nops, const check_options *options, check_job **jobs_out, size_t *njobs_out);
-/* Tries a case again in a new worker. Returns true if it fails with the same kind as the job. */
+/* Tries a case again in a new worker (retry.c). shared: receives the result, in shared memory. Returns true if it fails with the
+ * same kind as the job. */
 bool check_case_fails_again(const check_job *job, const check_case *c, check_result *shared);
 /* Checks operators in this process, without supervisor, limits or fault handlers, so that a debugger stops at the fault.
  * Parameters and result are those of check_run_jobs(). */
 int check_run_jobs_in_process(
     const check_op *ops, size_t nops, const check_options *options, check_job **jobs_out, size_t *njobs_out);
-/* Replaces the failing case of a job by the smallest one found that fails in the same way. Returns true if no step helps any
- * more, or the failure cannot be repeated; false if the time was up before. */
+/* Replaces the failing case of a job by the smallest one found that fails in the same way (shrink.c). Returns true if no step
+ * helps any more, or the failure cannot be repeated; false if the time was up before. */
 bool check_try_shrink_case_fully(check_job *job);
 /* Sets job->key and job->repeats, the number of repetitions that fail; called after check_try_shrink_case_fully(). The key stays
  * NULL if no case fails alone. */
 void check_job_set_key(check_job *job);
 check_result *check_map_shared_result(
-    void); /* returns a zeroed result in memory shared with workers; NULL, with errno, if that fails */
+    void); /* returns a zeroed result in memory shared with workers (shared_map.c); NULL, with errno, if that fails */
 
 /* Reports a failure if a call whose arguments share memory, as the schema allows, gives other results than one with copies of
  * them (property values; overlap.c). */

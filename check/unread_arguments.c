@@ -94,13 +94,31 @@ static void unread_observe_field_in_fork(check_job *job, const check_case *c)
         *observed = FIELD_UNKNOWN;
 }
 
+/* True if the kernel's condition names an argument that is a value: a kernel for one mode need not read what other modes do. */
+static bool unread_is_kernel_of_a_mode(const check_job *job)
+{
+    bool is = false;
+    for (size_t i = 0; i < job->op->nargs && job->kernel->when; i++)
+        is |= job->op->slots[i].type != DV_FIELD_TENSOR && strstr(job->kernel->when, job->op->slots[i].name);
+    return is;
+}
+
+/* True if this kernel takes only integers and another one takes floats: a flag about NaN or rounding is for floats alone. */
+static bool unread_is_integer_kernel_beside_floats(const check_job *job)
+{
+    bool others = false;
+    for (size_t k = 0; k < job->op->nkernels; k++)
+        others |= job->op->kernels[k].dtypes && strchr(job->op->kernels[k].dtypes, 'f');
+    return others && job->kernel->dtypes && !strpbrk(job->kernel->dtypes, "fc");
+}
+
 /* True if a kernel must read this argument for results to depend on it. The contract at most bounds its value, and the kernel's
  * condition does not read it. It is a value, or an optional tensor that is given. */
 static bool unread_must_be_read_by_kernel(const check_job *job, const check_case *c, size_t slot)
 {
     const dv_slot_info *s = &job->op->slots[slot];
-    if (job->op->is_unused[slot] || job->op->literals[slot].decides_inference ||
-        (job->kernel->when && strstr(job->kernel->when, s->name)))
+    if (job->op->is_unused[slot] || job->op->literals[slot].decides_inference || unread_is_kernel_of_a_mode(job) ||
+        (s->type == DV_FIELD_BOOL && unread_is_integer_kernel_beside_floats(job)))
         return false;
     if (s->type == DV_FIELD_TENSOR)
         return s->flags & DV_SLOT_OPTIONAL && c->tensors[c->args[slot].first_tensor].present;

@@ -474,8 +474,8 @@ bool check_has_endless_int(const check_op *op,
     const check_case *c); /* true if an int argument is at least 2^31 - 1 or at most -2^31, so that a loop up to it may not end in
                              time; numbers that the contract compares with do not count */
 double check_estimate_work(
-    const check_op *op, const check_case *c); /* returns the product of the sizes of all dim names; variadic dims enter once, by
-                                                 the largest product of one name's dims */
+    const check_op *op, const check_case *c); /* returns the product of the sizes of all dim names, where 0 counts as 1; variadic
+                                                 dims enter once, by the largest product of one name's dims */
 double check_estimate_work_with_ints(const check_op *op,
     const check_case
         *c); /* returns check_estimate_work() times each int argument, or element of a list of ints, that exceeds 1 */

@@ -175,7 +175,8 @@ static void fault_record_signal_and_exit(int number, siginfo_t *info, void *cont
     if (is_end || (number == SIGPROF && info->si_code != SI_KERNEL)) {
         fault_record_signal(r, number);
     } else if (number == SIGPROF) {
-        check_fault_record(r, CHECK_FAULT_TIMEOUT, "endless loop", "the kernel has not ended after %g s of processor time",
+        check_fault_record(r, CHECK_FAULT_TIMEOUT, "endless loop",
+            "the kernel has not ended after %g s of processor time (--case-ms MS gives it more)",
             4 * check_current_case_ms / 1e3);
     } else if (number == SIGSEGV && ((at >= stack_low && at < stack_high) || fault_is_stack_overflow(at, context))) {
         check_fault_record(r, CHECK_FAULT_CRASH, "stack overflow", "SIGSEGV: the kernel uses more stack than there is");

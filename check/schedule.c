@@ -297,6 +297,16 @@ int check_run_jobs(const check_op *ops, size_t nops, const check_options *option
     return 0;
 }
 
+/* Returns an earlier job of `jobs` whose plan, made in this process, would equal the job's plan; NULL if there is none. */
+static const check_job *schedule_find_earlier_job_with_equal_plan(const check_job *jobs, const check_job *job)
+{
+    for (const check_job *earlier = jobs; earlier < job; earlier++)
+        if (earlier->op == job->op && check_job_needs_plan(earlier) && !schedule_find_reason_not_to_run(earlier) &&
+            check_kernels_have_same_plan(job->op, earlier->kernel, job->kernel))
+            return earlier;
+    return NULL;
+}
+
 int check_run_jobs_in_process(
     const check_op *ops, size_t nops, const check_options *options, check_job **jobs_out, size_t *njobs_out)
 {
@@ -310,12 +320,13 @@ int check_run_jobs_in_process(
         schedule_list_all_jobs(ops, nops, options, jobs);
     for (check_job *job = jobs; jobs && job < jobs + n; job++, ++*njobs_out) {
         check_job_begin(job, true);
-        if (!(job->result = calloc(1, sizeof *job->result)) || !(job->plan = calloc(1, sizeof *job->plan)))
+        const check_job *same = schedule_find_earlier_job_with_equal_plan(jobs, job);
+        if (!(job->result = calloc(1, sizeof *job->result)) || !(job->plan = same ? same->plan : calloc(1, sizeof *job->plan)))
             return -1;
         const char *why = schedule_find_reason_not_to_run(job);
         if (why)
             check_report_unchecked(job, "%s", why);
-        else if (check_job_needs_plan(job))
+        else if (check_job_needs_plan(job) && !same)
             check_task_make_plan(job);
         if (!why)
             check_task_run_job(job);

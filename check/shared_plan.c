@@ -32,8 +32,7 @@ static bool shared_plan_uses_kernel_dtypes(const check_op *op)
     return any;
 }
 
-/* True if the plans of two kernels would be the same. NULL stands for the plan of properties of the whole operator. */
-static bool shared_plan_kernels_have_same_plan(const check_op *op, const check_kernel *a, const check_kernel *b)
+bool check_kernels_have_same_plan(const check_op *op, const check_kernel *a, const check_kernel *b)
 {
     const check_kernel none = { 0 }, *x = a ? a : &none, *y = b ? b : &none;
     return shared_plan_is_same_or_both_null(x->dtypes, y->dtypes) && shared_plan_is_same_or_both_null(x->when, y->when) &&
@@ -44,7 +43,7 @@ static bool shared_plan_kernels_have_same_plan(const check_op *op, const check_k
 static const check_shared_plan *shared_plan_find_equal(const check_shared_plan *plans, const check_job *job)
 {
     for (size_t i = 0; i < CHECK_MAX_PLANS; i++)
-        if (plans[i].plan && plans[i].op == job->op && shared_plan_kernels_have_same_plan(job->op, plans[i].kernel, job->kernel))
+        if (plans[i].plan && plans[i].op == job->op && check_kernels_have_same_plan(job->op, plans[i].kernel, job->kernel))
             return &plans[i];
     return NULL;
 }

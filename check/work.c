@@ -1,4 +1,6 @@
 /* The work of a call, as far as its sizes and ints decide it. */
+#include <math.h>
+
 #include "check.h"
 
 double check_estimate_work(const check_op *op, const check_case *c)
@@ -9,9 +11,9 @@ double check_estimate_work(const check_op *op, const check_case *c)
         const check_shape *variadic = &c->names.variadics[name->value_index];
         double n = 1;
         for (int32_t d = 0; name->kind == CHECK_NAME_VARIADIC && c->names.is_bound[k] && d < variadic->ndim; d++)
-            n *= (double)variadic->sizes[d];
+            n *= fmax((double)variadic->sizes[d], 1);
         if (name->kind == CHECK_NAME_DIM && c->names.is_bound[k])
-            dims *= (double)c->names.dims[name->value_index];
+            dims *= fmax((double)c->names.dims[name->value_index], 1);
         most = n > most ? n : most;
     }
     return dims * most;

@@ -19,6 +19,8 @@ typedef struct check_shared_plan {
 
 /* True if the property of a job tries the cases of a plan. */
 bool check_job_needs_plan(const check_job *job);
+/* True if the plans of two kernels would be the same. NULL stands for the plan of properties of the whole operator. */
+bool check_kernels_have_same_plan(const check_op *op, const check_kernel *a, const check_kernel *b);
 /* Returns the plan for a job: an existing one, a copy of an equal one, or a new one, which a worker makes. plans: an array of
  * CHECK_MAX_PLANS, which owns all plans. jobs: all njobs jobs, to count those that need the plan. Returns NULL, with errno, if
  * memory or processes are out, or the check is interrupted. */

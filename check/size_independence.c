@@ -525,16 +525,19 @@ static bool sizes_is_confirmed_with_other_contents(
     return confirmed;
 }
 
-/* True if a kernel violates a condition also at the next size. A block that has a single element left may be right to ignore it:
- * a softmax of it is 1, its distance from its mean 0. Sets d for the size of *c again. */
-static bool sizes_is_violated_at_next_size(const check_case *base, varied_dim *d, condition_test *condition, check_case *c)
+/* True if a kernel violates a condition also at one of the next two sizes: a kernel may do so for odd sizes alone. A block that
+ * has a single element left may be right to ignore it: a softmax of it is 1, its distance from its mean 0. Sets d for the size of
+ * *c again. */
+static bool sizes_is_violated_at_next_sizes(const check_case *base, varied_dim *d, condition_test *condition, check_case *c)
 {
     static check_case next;
     char words[sizeof d->message];
     const int64_t size = d->size;
     const bool in_result = d->in_result;
     memcpy(words, d->message, sizeof words);
-    const bool violated = sizes_try_make_resized_case(d, base, size + 1, &next) && condition(d) == CONDITION_VIOLATED;
+    bool violated = false;
+    for (int64_t more = 1; more <= 2 && !violated; more++)
+        violated = sizes_try_make_resized_case(d, base, size + more, &next) && condition(d) == CONDITION_VIOLATED;
     const bool made = sizes_try_make_resized_case(d, base, size, c);
     d->in_result = in_result;
     memcpy(d->message, words, sizeof words);
@@ -577,7 +580,7 @@ static void sizes_test_condition_at_all_sizes(
         if (verdicts[k] != CONDITION_VIOLATED || !sizes_is_kernel_fault(may_be_narrow, sizes, verdicts, n, k, &also) ||
             !sizes_try_make_resized_case(d, base, sizes[k], &c) || conditions[condition_index].test(d) != CONDITION_VIOLATED ||
             (condition_index == CONDITION_ALL_INFLUENCE &&
-                !sizes_is_violated_at_next_size(base, d, conditions[condition_index].test, &c)) ||
+                !sizes_is_violated_at_next_sizes(base, d, conditions[condition_index].test, &c)) ||
             !sizes_is_confirmed_with_other_contents(d, conditions[condition_index].test, CONDITION_VIOLATED, &c))
             continue;
         memcpy(words, d->message, sizeof words);

@@ -17,8 +17,8 @@ static int smooth(dv_context *ctx, const struct f *a)
         const double *row = (const double *)a->x->data + i / n * n;
         double sum = 0;
         int64_t count = 0;
-        for (int64_t j = 0; j < n; j++)
-            if (i % n - j <= a->number && j - i % n <= a->number)
+        for (int64_t j = i % n - a->number; j <= i % n + a->number; j++)
+            if (j >= 0 && j < n)
                 sum += row[j], count++;
         ((double *)a->out->data)[i] = sum / (double)count;
     }

@@ -913,7 +913,7 @@ DV__NOINLINE static bool dv__is_plain(const dv_tensor *out, const dv_tensor *con
     DV__STEP(, STEP, (NUMBER *const *dv__out, const NUMBER *const *dv__in, void *dv__with), TYPE, NUMBER, NUMBER,               \
         DV__VECTOR_LOOP(dv__i, DV_BLOCK), DV__PASSES, FRAME, INS, OUTS, __VA_ARGS__)
 /* The body of a kernel function: lists and checks its tensors, then runs the last arguments with `out` and `in`. If an input
- * broadcasts, calls `whole`, the kernel that calls this function, for parts instead. */
+ * broadcasts, calls `whole`, the kernel that calls this function, for slices instead. */
 #define DV__ELEMENTWISE_KERNEL(FRAME, INS, OUTS, ...)                                                                                     \
     {                                                                                                                           \
         dv_tensor *const out[] = { DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN OUTS) };                                             \
@@ -921,7 +921,7 @@ DV__NOINLINE static bool dv__is_plain(const dv_tensor *out, const dv_tensor *con
         enum { OUT = sizeof out / sizeof *out, IN = sizeof in / sizeof *in };                                                   \
         const int status = dv__elementwise_check_tensors(ctx, (const dv_tensor *const *)out, OUT, #OUTS, in, IN, #INS);                              \
         if (!status && DV__UNLIKELY(!dv__is_plain(out[0], in, IN)))                                                  \
-            return DV_FOR_EACH_PART(ctx, FRAME, a, INS, OUTS, whole);                                                           \
+            return DV_FOR_EACH_SLICE(ctx, FRAME, a, INS, OUTS, whole);                                                           \
         if (!status) {                                                                                                          \
             __VA_ARGS__;                                                                                                        \
         }                                                                                                                       \

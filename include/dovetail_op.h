@@ -389,10 +389,10 @@ enum dv_context_flags {
 
 typedef int (*dv_range_fn)(void *arg, int64_t begin, int64_t end);
 typedef int (*dv_scratch_fn)(void *arg, int64_t begin, int64_t end, void *scratch);
-typedef struct dv_part_field { /* a tensor of DV_FOR_EACH_PART(), and the offset of its field in the frame, in bytes */
+typedef struct dv_slice_field { /* a tensor of DV_FOR_EACH_SLICE(), and the offset of its field in the frame, in bytes */
     const dv_tensor *tensor;
     size_t offset;
-} dv_part_field;
+} dv_slice_field;
 
 /* The functions that the runtime provides to kernels. New entries are added at the end only. Kernels call them through the
  * inline functions below. */
@@ -409,8 +409,8 @@ typedef struct dv_services {
     const void *(*query)(dv_context *ctx, const char *name);
     int (*parallel_scratch)(
         dv_context *ctx, int64_t begin, int64_t end, int64_t grain, size_t bytes, dv_scratch_fn fn, void *arg);
-    int (*for_each_part)(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel, const dv_part_field *outs,
-        size_t nouts, const dv_part_field *ins, size_t nins);
+    int (*for_each_slice)(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel, const dv_slice_field *outs,
+        size_t nouts, const dv_slice_field *ins, size_t nins);
 } dv_services;
 
 /* The context of one call (or of one slice of a call), which a kernel may use until it returns. Read later fields only if
@@ -503,12 +503,12 @@ static inline int dv_parallel_scratch(
     return dv_parallel_for(ctx, begin, end, grain, dv__scratch_chunk, &l);
 }
 
-/* DV_FOR_EACH_PART(ctx, struct f, a, (x, y), (out), kernel) calls kernel(ctx, &part) for parts of the elements of `out`, on the
- * host's threads. The tensors x and y broadcast to the shape of `out`, and all are contiguous. `part` is a copy of the frame *a
- * in which each of these tensors has one dim: as many elements as the part, one after another, or a single element for all of
+/* DV_FOR_EACH_SLICE(ctx, struct f, a, (x, y), (out), kernel) calls kernel(ctx, &slice) for slices of the elements of `out`, on
+ * the host's threads. The tensors x and y broadcast to the shape of `out`, and all are contiguous. `slice` is a copy of the frame
+ * *a in which each of these tensors has one dim: as many elements as the slice, one after another, or one element for all of
  * them.
  *
- *     static int add_part(dv_context *ctx, const struct add *a)
+ *     static int add_slice(dv_context *ctx, const struct add *a)
  *     {
  *         const int64_t n = dv_numel(a->out), x_step = dv_numel(a->x) != 1, y_step = dv_numel(a->y) != 1;
  *         for (int64_t i = 0; i < n; i++)
@@ -517,30 +517,31 @@ static inline int dv_parallel_scratch(
  *     }
  *     static int add_kernel(dv_context *ctx, const struct add *a)
  *     {
- *         return DV_FOR_EACH_PART(ctx, struct add, a, (x, y), (out), add_part);
+ *         return DV_FOR_EACH_SLICE(ctx, struct add, a, (x, y), (out), add_slice);
  *     }
  *
- * The names are fields of the struct: inputs, then results, which have the shape of the first one; at most eight of each. A part
- * of a row that is long lies where it is; inputs with shorter rows are copied, 512 elements at a time. The parts depend on the
- * shapes only. Returns the first status of the kernel that is not 0, or sets the error itself. For `kernel` the rules of a chunk
- * of dv_parallel_for() hold. */
-#define DV_FOR_EACH_PART(CTX, FRAME, A, INS, OUTS, KERNEL) \
-    dv__for_each_part(                                     \
-        CTX, A, sizeof(FRAME), (dv_kernel_fn)(KERNEL), DV__PART_FIELDS(FRAME, A, OUTS), DV__PART_FIELDS(FRAME, A, INS))
-#define DV__PART_FIELDS(FRAME, A, NAMES)                       \
-    (const dv_part_field[]){ DV__PART_LIST(FRAME, A, NAMES) }, \
-        sizeof((const dv_part_field[]){ DV__PART_LIST(FRAME, A, NAMES) }) / sizeof(dv_part_field)
-#define DV__PART_LIST(FRAME, A, NAMES) DV__PART_MAP(DV__PART_FIELD, (FRAME, A), DV__PART_NAMES NAMES)
-#define DV__PART_MAP(...) DV__MAP(__VA_ARGS__)
-#define DV__PART_NAMES(...) __VA_ARGS__
-#define DV__PART_FIELD(FRAME_A, NAME) { DV__PART_SECOND FRAME_A->NAME, offsetof(DV__PART_FIRST FRAME_A, NAME) },
-#define DV__PART_FIRST(FIRST, SECOND) FIRST
-#define DV__PART_SECOND(FIRST, SECOND) (SECOND)
-static inline int dv__for_each_part(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel,
-    const dv_part_field *outs, size_t nouts, const dv_part_field *ins, size_t nins)
+ * The names are fields of the struct: inputs, then results, which have the shape of the first one; at most eight of each. In rows
+ * of 256 elements or more the tensors of a slice lie where they are; inputs with shorter rows are copied, 512 elements at a time.
+ * The slices depend on the shapes only. A call of at most 32,768 elements that needs no copy is one slice, with the tensors as
+ * they are. Returns the first status of the kernel that is not 0, or sets the error itself. For `kernel` the rules of a chunk of
+ * dv_parallel_for() hold. */
+#define DV_FOR_EACH_SLICE(CTX, FRAME, A, INS, OUTS, KERNEL) \
+    dv__for_each_slice(                                     \
+        CTX, A, sizeof(FRAME), (dv_kernel_fn)(KERNEL), DV__SLICE_FIELDS(FRAME, A, OUTS), DV__SLICE_FIELDS(FRAME, A, INS))
+#define DV__SLICE_FIELDS(FRAME, A, NAMES)                        \
+    (const dv_slice_field[]){ DV__SLICE_LIST(FRAME, A, NAMES) }, \
+        sizeof((const dv_slice_field[]){ DV__SLICE_LIST(FRAME, A, NAMES) }) / sizeof(dv_slice_field)
+#define DV__SLICE_LIST(FRAME, A, NAMES) DV__SLICE_MAP(DV__SLICE_FIELD, (FRAME, A), DV__SLICE_NAMES NAMES)
+#define DV__SLICE_MAP(...) DV__MAP(__VA_ARGS__)
+#define DV__SLICE_NAMES(...) __VA_ARGS__
+#define DV__SLICE_FIELD(FRAME_A, NAME) { DV__SLICE_SECOND FRAME_A->NAME, offsetof(DV__SLICE_FIRST FRAME_A, NAME) },
+#define DV__SLICE_FIRST(FIRST, SECOND) FIRST
+#define DV__SLICE_SECOND(FIRST, SECOND) (SECOND)
+static inline int dv__for_each_slice(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel,
+    const dv_slice_field *outs, size_t nouts, const dv_slice_field *ins, size_t nins)
 {
-    if (ctx->services->size >= offsetof(dv_services, for_each_part) + sizeof ctx->services->for_each_part)
-        return ctx->services->for_each_part(ctx, frame, frame_size, kernel, outs, nouts, ins, nins);
+    if (ctx->services->size >= offsetof(dv_services, for_each_slice) + sizeof ctx->services->for_each_slice)
+        return ctx->services->for_each_slice(ctx, frame, frame_size, kernel, outs, nouts, ins, nins);
     return dv_error(ctx, DV_EINVAL, "inputs that broadcast need a newer libdovetail than this one");
 }
 

@@ -8,7 +8,7 @@
 #include "call/call_error.h"
 #include "call/frame.h"
 #include "call/host_tensor.h"
-#include "call/parts.h"
+#include "call/broadcast.h"
 #include "call/thread_pool.h"
 
 static dv__slice *service_get_slice(dv_context *ctx) { return (dv__slice *)(void *)ctx; }
@@ -463,7 +463,7 @@ static const void *service_query(dv_context *ctx, const char *name)
 
 static const dv_services all_services = { sizeof(dv_services), 0, service_record_error, service_alloc, service_parallel_for,
     service_set_output, service_call_by_name, service_reserve_random_for_slice, service_find_host_object, service_query,
-    service_parallel_scratch, dv__for_each_part_of_frame };
+    service_parallel_scratch, dv__for_each_broadcast_slice };
 
 /* ---- Slices ---- */
 

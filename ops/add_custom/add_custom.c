@@ -83,7 +83,7 @@ static bool is_exact(const dv_tensor *t, const dv_tensor *out)
     return out->dtype.bits == 64 || is_float(t->dtype) || t->dtype.bits < 32;
 }
 
-/* Adds a part of DV_FOR_EACH_PART(). */
+/* Adds a slice of DV_FOR_EACH_SLICE(). */
 static int add_any(dv_context *ctx, const struct add_custom *a)
 {
     const uint32_t t = dv_dtype_key(a->out->dtype);
@@ -118,7 +118,7 @@ static int add_any(dv_context *ctx, const struct add_custom *a)
 static int add_custom_row(dv_context *ctx, const struct add_custom *a, int (*reals)(dv_context *, const struct add_custom *))
 {
     const bool real = is_float(a->out->dtype) && is_exact(a->self, a->out) && is_exact(a->other, a->out);
-    return DV_FOR_EACH_PART(ctx, struct add_custom, a, (self, other), (out), real ? reals : add_any);
+    return DV_FOR_EACH_SLICE(ctx, struct add_custom, a, (self, other), (out), real ? reals : add_any);
 }
 DV_ISA_VARIANTS_OF(struct add_custom, add_custom_row, add_reals)
 

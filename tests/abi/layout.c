@@ -193,7 +193,7 @@ FIELD(dv_services, random, 48, 8);
 FIELD(dv_services, object, 56, 8);
 FIELD(dv_services, query, 64, 8);
 FIELD(dv_services, parallel_scratch, 72, 8);
-FIELD(dv_services, for_each_part, 80, 8);
+FIELD(dv_services, for_each_slice, 80, 8);
 
 GROWS(struct dv_context, 64, 8);
 FIELD(struct dv_context, size, 0, 4);

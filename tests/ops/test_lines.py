@@ -32,11 +32,11 @@ DV_OPERATOR(mix, struct mix, (x, y, z, sum, less), .schema = "mix(Tensor x, Tens
     .contract = "x[*a]:T, y[*b]:U, z[*c]:T -> sum[broadcast(*a, *b, *c)]:T, less[broadcast(*a, *b, *c)]:T; " ANY("T") "; " ANY("U"),
     .kernels = DV_KERNELS(DV_ELEMENTWISE_KERNELS(struct mix, mix, NULL, .flags = 0)));
 struct wide { const dv_tensor *x, *y; bool shifted, fails; dv_tensor *out; };
-static int wide_part(dv_context *ctx, const struct wide *a)
+static int wide_slice(dv_context *ctx, const struct wide *a)
 {
     const int64_t n = dv_numel(a->out), x_step = dv_numel(a->x) != 1, y_step = dv_numel(a->y) != 1;
     if (a->fails)
-        return dv_error(ctx, DV_EINVAL, "this part of %lld elements fails", (long long)n);
+        return dv_error(ctx, DV_EINVAL, "this slice of %lld elements fails", (long long)n);
     for (int64_t i = 0; i < 2 * n; i++)
         ((double *)a->out->data)[i] = ((const double *)a->x->data)[i % 2 + i / 2 * 2 * x_step] + ((const double *)a->y->data)[i % 2 + i / 2 * 2 * y_step];
     return DV_OK;
@@ -44,8 +44,8 @@ static int wide_part(dv_context *ctx, const struct wide *a)
 static int wide(dv_context *ctx, const struct wide *a)
 {
     if (a->shifted)
-        return DV_FOR_EACH_PART(ctx, struct wide, a, (out, y), (x), wide_part);
-    return DV_FOR_EACH_PART(ctx, struct wide, a, (x, y), (out), wide_part);
+        return DV_FOR_EACH_SLICE(ctx, struct wide, a, (out, y), (x), wide_slice);
+    return DV_FOR_EACH_SLICE(ctx, struct wide, a, (x, y), (out), wide_slice);
 }
 DV_OPERATOR(wide, struct wide, (x, y, shifted, fails, out), .schema = "wide(Tensor x, Tensor y, bool shifted=False, bool fails=False) -> Tensor out",
     .contract = "x[*a]:c128, y[*b]:c128 -> out[broadcast(*a, *b)]:c128", .kernels = DV_KERNELS(DV_KERNEL(struct wide, "cpu", "c128", wide)));
@@ -140,17 +140,17 @@ def test_inputs_that_broadcast(lines, isa, dtype, other, threads):
         dovetail.set_threads(before)
 
 
-def test_parts_of_a_kernel_of_ones_own(lines):
-    """Elements of 16 bytes; a part that fails; tensors that do not broadcast."""
+def test_broadcast_of_a_kernel_of_ones_own(lines):
+    """Elements of 16 bytes; a slice that fails; tensors that do not broadcast."""
     numbers = numpy.random.default_rng(12)
     for _ in range(200):
         x, y = (numbers.standard_normal((*shape, 2)).view(numpy.complex128)[..., 0] for shape in shapes_that_broadcast(numbers, 2))
         x, y = numpy.ascontiguousarray(x), numpy.ascontiguousarray(y)
         numpy.testing.assert_array_equal(lines.wide(x, y), x + y)
     x = numpy.ones((300, 400), numpy.complex128)
-    with pytest.raises(ValueError, match="lines::wide: this part of 400 elements fails"):
+    with pytest.raises(ValueError, match="lines::wide: this slice of 400 elements fails"):
         lines.wide(x, x[:, :1], False, True)
-    with pytest.raises(ValueError, match="lines::wide: DV_FOR_EACH_PART: tensor 1 does not broadcast to the shape of the first result"):
+    with pytest.raises(ValueError, match="lines::wide: DV_FOR_EACH_SLICE: tensor 1 does not broadcast to the shape of the first result"):
         lines.wide(x[:1], x, True)
 
 

@@ -1,45 +1,45 @@
-/* Calls of a kernel for parts of tensors that broadcast.
+/* Calls of a kernel for slices of tensors that broadcast.
  *
  * Each tensor gets a stride for each dim of the result, 0 where it is repeated. Neighbouring dims are joined where that is
- * possible for all tensors, as in PyTorch's TensorIterator. If the last of the remaining dims is long, a part is a part of one
- * row: there an input is contiguous, or one element. Otherwise a part is PART_ELEMENTS elements of the result, and each input
+ * possible for all tensors, as in PyTorch's TensorIterator. If the last of the remaining dims is long, a slice lies in one
+ * row: there an input is contiguous, or one element. Otherwise a slice is SLICE_ELEMENTS elements of the result, and each input
  * that lies differently is copied for it. */
-#include "call/parts.h"
+#include "call/broadcast.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     MAX_TENSORS = 8,       /* of the inputs, and of the results */
-    PART_ELEMENTS = 512,   /* of a part whose inputs are copied */
+    SLICE_ELEMENTS = 512,  /* of a slice whose inputs are copied */
     LONG_ROW = 256,        /* elements of a row that is not copied */
     PARALLEL_GRAIN = 32768 /* least elements of a chunk of dv_parallel_for(), as PyTorch's */
 };
 
-typedef struct parts_tensor {
+typedef struct broadcast_tensor {
     const dv_tensor *t;
     size_t frame_offset; /* offset of the tensor's pointer in the frame, in bytes */
     int64_t item_size;   /* bytes of an element */
     bool is_dense;       /* true if the tensor has an element for each one of the result, in the same order */
-    int64_t strides[64]; /* in elements, for the dims of parts_loop.shape */
-} parts_tensor;
+    int64_t strides[64]; /* in elements, for the dims of broadcast_loop.shape */
+} broadcast_tensor;
 
-typedef struct parts_loop {
+typedef struct broadcast_loop {
     dv_context *ctx;
     const void *frame;
     size_t frame_size;
     dv_kernel_fn kernel;
     size_t n;
-    parts_tensor tensors[2 * MAX_TENSORS];
-    bool has_long_rows; /* true if each part lies in one row, and nothing is copied */
+    broadcast_tensor tensors[2 * MAX_TENSORS];
+    bool has_long_rows; /* true if each slice lies in one row, and nothing is copied */
     int32_t ndim;
     int64_t shape[64]; /* the result's dims after joining */
-} parts_loop;
+} broadcast_loop;
 
-static size_t parts_round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
+static size_t broadcast_round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /* True if t broadcasts to the shape of `out`: each of its dims, counted from the last, has the size of that dim, or 1. */
-static bool parts_can_broadcast(const dv_tensor *t, const dv_tensor *out)
+static bool broadcast_can_broadcast(const dv_tensor *t, const dv_tensor *out)
 {
     bool can = t->ndim <= out->ndim;
     for (int32_t i = 0; i < t->ndim && can; i++)
@@ -48,7 +48,7 @@ static bool parts_can_broadcast(const dv_tensor *t, const dv_tensor *out)
 }
 
 /* Sets the strides of a tensor for the dims of the result. A dense one has those of the result. */
-static void parts_set_strides(parts_tensor *p, const dv_tensor *out)
+static void broadcast_set_strides(broadcast_tensor *p, const dv_tensor *out)
 {
     int64_t stride = 1;
     for (int32_t d = out->ndim, e = p->is_dense ? d : p->t->ndim; d-- > 0;) {
@@ -59,7 +59,7 @@ static void parts_set_strides(parts_tensor *p, const dv_tensor *out)
 }
 
 /* Joins each dim with the one before it if the two are one dim for all tensors, and leaves out dims of size 1. */
-static void parts_join_dims(parts_loop *loop)
+static void broadcast_join_dims(broadcast_loop *loop)
 {
     int32_t last = -1;
     for (int32_t d = 0; d < loop->ndim; d++) {
@@ -77,7 +77,7 @@ static void parts_join_dims(parts_loop *loop)
 }
 
 /* Sets index[] to the indices of an element of the result. Returns the element's offset in the tensor, in elements. */
-static int64_t parts_locate(const parts_loop *loop, const parts_tensor *p, int64_t element, int64_t *index)
+static int64_t broadcast_locate(const broadcast_loop *loop, const broadcast_tensor *p, int64_t element, int64_t *index)
 {
     int64_t offset = 0;
     for (int32_t d = loop->ndim; d-- > 0; element /= loop->shape[d]) {
@@ -88,7 +88,7 @@ static int64_t parts_locate(const parts_loop *loop, const parts_tensor *p, int64
 }
 
 /* Copies one element to n places. */
-static void parts_fill(char *to, const char *from, int64_t n, int64_t item_size)
+static void broadcast_fill(char *to, const char *from, int64_t n, int64_t item_size)
 {
 #define FILL(TYPE)                                                        \
     {                                                                     \
@@ -109,10 +109,10 @@ static void parts_fill(char *to, const char *from, int64_t n, int64_t item_size)
 }
 
 /* Copies an input's elements for `count` elements of the result, from the one at `begin` on. */
-static void parts_copy(const parts_loop *loop, const parts_tensor *p, int64_t begin, int64_t count, char *to)
+static void broadcast_copy(const broadcast_loop *loop, const broadcast_tensor *p, int64_t begin, int64_t count, char *to)
 {
     const int32_t last = loop->ndim - 1;
-    int64_t index[64], offset = parts_locate(loop, p, begin, index);
+    int64_t index[64], offset = broadcast_locate(loop, p, begin, index);
     for (int64_t n; count; count -= n, to += n * p->item_size) {
         const int64_t left = loop->shape[last] - index[last];
         const char *const from = (const char *)p->t->data + offset * p->item_size;
@@ -120,7 +120,7 @@ static void parts_copy(const parts_loop *loop, const parts_tensor *p, int64_t be
         if (p->strides[last])
             memcpy(to, from, (size_t)(n * p->item_size));
         else
-            parts_fill(to, from, n, p->item_size);
+            broadcast_fill(to, from, n, p->item_size);
         offset -= index[last] * p->strides[last];
         index[last] = 0;
         for (int32_t d = last; d-- > 0;) { /* to the next row */
@@ -133,38 +133,38 @@ static void parts_copy(const parts_loop *loop, const parts_tensor *p, int64_t be
     }
 }
 
-/* Calls the kernel for the parts of elements [begin, end) of the result. scratch: room for a frame and the copies. */
-static int parts_run_range(void *arg, int64_t begin, int64_t end, void *scratch)
+/* Calls the kernel for the slices of elements [begin, end) of the result. scratch: room for a frame and the copies. */
+static int broadcast_run_range(void *arg, int64_t begin, int64_t end, void *scratch)
 {
     static const int64_t one = 1;
-    const parts_loop *loop = arg;
-    dv_tensor parts[2 * MAX_TENSORS];
+    const broadcast_loop *loop = arg;
+    dv_tensor views[2 * MAX_TENSORS];
     int64_t count, index[64];
     memcpy(scratch, loop->frame, loop->frame_size);
     for (size_t k = 0; k < loop->n; k++) {
-        dv_tensor *const part = &parts[k];
-        *part = *loop->tensors[k].t;
-        part->ndim = 1;
-        part->strides = &one;
-        memcpy((char *)scratch + loop->tensors[k].frame_offset, &part, sizeof part);
+        dv_tensor *const view = &views[k];
+        *view = *loop->tensors[k].t;
+        view->ndim = 1;
+        view->strides = &one;
+        memcpy((char *)scratch + loop->tensors[k].frame_offset, &view, sizeof view);
     }
     for (int64_t at = begin; at < end; at += count) {
-        const int64_t row = loop->shape[loop->ndim - 1], most = loop->has_long_rows ? row - at % row : PART_ELEMENTS;
-        char *copy = (char *)scratch + parts_round_up(loop->frame_size);
+        const int64_t row = loop->shape[loop->ndim - 1], most = loop->has_long_rows ? row - at % row : SLICE_ELEMENTS;
+        char *copy = (char *)scratch + broadcast_round_up(loop->frame_size);
         count = end - at < most ? end - at : most;
         for (size_t k = 0; k < loop->n; k++) {
-            const parts_tensor *p = &loop->tensors[k];
+            const broadcast_tensor *p = &loop->tensors[k];
             int64_t offset = at;
-            parts[k].shape = &count;
+            views[k].shape = &count;
             if (!p->is_dense && loop->has_long_rows) {
-                offset = parts_locate(loop, p, at, index);
-                parts[k].shape = p->strides[loop->ndim - 1] ? &count : &one;
+                offset = broadcast_locate(loop, p, at, index);
+                views[k].shape = p->strides[loop->ndim - 1] ? &count : &one;
             }
-            parts[k].data = (char *)p->t->data + offset * p->item_size;
+            views[k].data = (char *)p->t->data + offset * p->item_size;
             if (!p->is_dense && !loop->has_long_rows) {
-                parts_copy(loop, p, at, count, copy);
-                parts[k].data = copy;
-                copy += parts_round_up((size_t)(PART_ELEMENTS * p->item_size));
+                broadcast_copy(loop, p, at, count, copy);
+                views[k].data = copy;
+                copy += broadcast_round_up((size_t)(SLICE_ELEMENTS * p->item_size));
             }
         }
         const int status = loop->kernel(loop->ctx, scratch);
@@ -174,40 +174,40 @@ static int parts_run_range(void *arg, int64_t begin, int64_t end, void *scratch)
     return DV_OK;
 }
 
-int dv__for_each_part_of_frame(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel,
-    const dv_part_field *outs, size_t nouts, const dv_part_field *ins, size_t nins)
+int dv__for_each_broadcast_slice(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel,
+    const dv_slice_field *outs, size_t nouts, const dv_slice_field *ins, size_t nins)
 {
-    parts_loop loop; /* 9 KB: only the part that is used is set */
+    broadcast_loop loop; /* 9 KB: only the part that is used is set */
     const dv_tensor *const out = nouts ? outs->tensor : NULL;
     const int64_t n = out ? dv_numel(out) : 0;
     bool is_whole = n <= PARALLEL_GRAIN; /* true if one call of the kernel with the whole tensors is enough */
-    size_t bytes = parts_round_up(frame_size);
+    size_t bytes = broadcast_round_up(frame_size);
     if (!nouts || nouts > MAX_TENSORS || nins > MAX_TENSORS || (out && out->ndim > 64))
-        return dv_error(ctx, DV_EINVAL, "DV_FOR_EACH_PART: expected 1 to 8 results, at most 8 inputs and at most 64 dims");
+        return dv_error(ctx, DV_EINVAL, "DV_FOR_EACH_SLICE: expected 1 to 8 results, at most 8 inputs and at most 64 dims");
     loop.ctx = ctx, loop.frame = frame, loop.frame_size = frame_size, loop.kernel = kernel, loop.n = nouts + nins;
     for (size_t k = 0; k < loop.n; k++) {
-        const dv_part_field *const given = k < nouts ? &outs[k] : &ins[k - nouts];
-        parts_tensor *const p = &loop.tensors[k];
+        const dv_slice_field *const given = k < nouts ? &outs[k] : &ins[k - nouts];
+        broadcast_tensor *const p = &loop.tensors[k];
         p->t = given->tensor;
         p->frame_offset = given->offset;
         if (!p->t)
-            return dv_error(ctx, DV_EINVAL, "DV_FOR_EACH_PART: tensor %zu is None", k);
+            return dv_error(ctx, DV_EINVAL, "DV_FOR_EACH_SLICE: tensor %zu is None", k);
         p->item_size = p->t->dtype.bits * p->t->dtype.lanes / 8;
         p->is_dense = dv_numel(p->t) == n;
-        if (!p->is_dense && (k < nouts || !parts_can_broadcast(p->t, out)))
+        if (!p->is_dense && (k < nouts || !broadcast_can_broadcast(p->t, out)))
             return dv_error(
-                ctx, DV_ESHAPE, "DV_FOR_EACH_PART: tensor %zu does not broadcast to the shape of the first result", k);
+                ctx, DV_ESHAPE, "DV_FOR_EACH_SLICE: tensor %zu does not broadcast to the shape of the first result", k);
         is_whole = is_whole && (p->is_dense || dv_numel(p->t) == 1);
         if (!p->is_dense)
-            bytes += parts_round_up((size_t)(PART_ELEMENTS * p->item_size));
+            bytes += broadcast_round_up((size_t)(SLICE_ELEMENTS * p->item_size));
     }
     if (!n || is_whole)
         return n ? kernel(ctx, frame) : DV_OK;
     loop.ndim = out->ndim;
     memcpy(loop.shape, out->shape, sizeof *loop.shape * (size_t)out->ndim);
     for (size_t k = 0; k < loop.n; k++)
-        parts_set_strides(&loop.tensors[k], out);
-    parts_join_dims(&loop);
+        broadcast_set_strides(&loop.tensors[k], out);
+    broadcast_join_dims(&loop);
     loop.has_long_rows = loop.shape[loop.ndim - 1] >= LONG_ROW;
-    return dv_parallel_scratch(ctx, 0, n, PARALLEL_GRAIN, bytes, parts_run_range, &loop);
+    return dv_parallel_scratch(ctx, 0, n, PARALLEL_GRAIN, bytes, broadcast_run_range, &loop);
 }

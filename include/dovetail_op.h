@@ -503,48 +503,6 @@ static inline int dv_parallel_scratch(
     return dv_parallel_for(ctx, begin, end, grain, dv__scratch_chunk, &l);
 }
 
-/* DV_FOR_EACH_SLICE(ctx, struct f, a, (x, y), (out), kernel) calls kernel(ctx, &slice) for slices of the elements of `out`, on
- * the host's threads. The tensors x and y broadcast to the shape of `out`, and all are contiguous. `slice` is a copy of the frame
- * *a in which each of these tensors has one dim: as many elements as the slice, one after another, or one element for all of
- * them.
- *
- *     static int add_slice(dv_context *ctx, const struct add *a)
- *     {
- *         const int64_t n = dv_numel(a->out), x_step = dv_numel(a->x) != 1, y_step = dv_numel(a->y) != 1;
- *         for (int64_t i = 0; i < n; i++)
- *             ((float *)a->out->data)[i] = ((const float *)a->x->data)[i * x_step] + ((const float *)a->y->data)[i * y_step];
- *         return DV_OK;
- *     }
- *     static int add_kernel(dv_context *ctx, const struct add *a)
- *     {
- *         return DV_FOR_EACH_SLICE(ctx, struct add, a, (x, y), (out), add_slice);
- *     }
- *
- * The names are fields of the struct: inputs, then results, which have the shape of the first one; at most eight of each. In rows
- * of 256 elements or more the tensors of a slice lie where they are; inputs with shorter rows are copied, 512 elements at a time.
- * The slices depend on the shapes only. A call of at most 32,768 elements that needs no copy is one slice, with the tensors as
- * they are. Returns the first status of the kernel that is not 0, or sets the error itself. For `kernel` the rules of a chunk of
- * dv_parallel_for() hold. */
-#define DV_FOR_EACH_SLICE(CTX, FRAME, A, INS, OUTS, KERNEL) \
-    dv__for_each_slice(                                     \
-        CTX, A, sizeof(FRAME), (dv_kernel_fn)(KERNEL), DV__SLICE_FIELDS(FRAME, A, OUTS), DV__SLICE_FIELDS(FRAME, A, INS))
-#define DV__SLICE_FIELDS(FRAME, A, NAMES)                        \
-    (const dv_slice_field[]){ DV__SLICE_LIST(FRAME, A, NAMES) }, \
-        sizeof((const dv_slice_field[]){ DV__SLICE_LIST(FRAME, A, NAMES) }) / sizeof(dv_slice_field)
-#define DV__SLICE_LIST(FRAME, A, NAMES) DV__SLICE_MAP(DV__SLICE_FIELD, (FRAME, A), DV__SLICE_NAMES NAMES)
-#define DV__SLICE_MAP(...) DV__MAP(__VA_ARGS__)
-#define DV__SLICE_NAMES(...) __VA_ARGS__
-#define DV__SLICE_FIELD(FRAME_A, NAME) { DV__SLICE_SECOND FRAME_A->NAME, offsetof(DV__SLICE_FIRST FRAME_A, NAME) },
-#define DV__SLICE_FIRST(FIRST, SECOND) FIRST
-#define DV__SLICE_SECOND(FIRST, SECOND) (SECOND)
-static inline int dv__for_each_slice(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel,
-    const dv_slice_field *outs, size_t nouts, const dv_slice_field *ins, size_t nins)
-{
-    if (ctx->services->size >= offsetof(dv_services, for_each_slice) + sizeof ctx->services->for_each_slice)
-        return ctx->services->for_each_slice(ctx, frame, frame_size, kernel, outs, nouts, ins, nins);
-    return dv_error(ctx, DV_EINVAL, "inputs that broadcast need a newer libdovetail than this one");
-}
-
 /* In a shape function: sets dtype and shape of a result. In a kernel: allocates a result whose size depends on data
  * (`unbacked` in the contract), and fills out->data, shape and strides. Returns a status. */
 static inline int dv_set_output(dv_context *ctx, dv_tensor *out, dv_dtype dtype, int32_t ndim, const int64_t *shape)
@@ -595,6 +553,79 @@ DV_INLINE float dv__f32_from_bits(uint32_t bits)
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
+}
+
+/* DV_FOR_EACH_SLICE(ctx, struct f, a, (x, y), (out), kernel) calls kernel(ctx, &slice) for slices of the elements of `out`, on
+ * the host's threads. The tensors x and y broadcast to the shape of `out`, and all are contiguous. `slice` is a copy of the frame
+ * *a in which each of these tensors has one dim: as many elements as the slice, one after another, or one element for all of
+ * them.
+ *
+ *     static int add_slice(dv_context *ctx, const struct add *a)
+ *     {
+ *         const int64_t n = dv_numel(a->out), x_step = dv_numel(a->x) != 1, y_step = dv_numel(a->y) != 1;
+ *         for (int64_t i = 0; i < n; i++)
+ *             ((float *)a->out->data)[i] = ((const float *)a->x->data)[i * x_step] + ((const float *)a->y->data)[i * y_step];
+ *         return DV_OK;
+ *     }
+ *     static int add_kernel(dv_context *ctx, const struct add *a)
+ *     {
+ *         return DV_FOR_EACH_SLICE(ctx, struct add, a, (x, y), (out), add_slice);
+ *     }
+ *
+ * The names are fields of the struct: inputs, then results, which have the shape of the first one; at most eight of each. In rows
+ * of 256 elements or more the tensors of a slice lie where they are; inputs with shorter rows are copied, 512 elements at a time.
+ * The slices depend on the shapes only. A call of at most 32,768 elements that needs no copy is one slice, with the tensors as
+ * they are. Returns the first status of the kernel that is not 0, or sets the error itself. For `kernel` the rules of a chunk of
+ * dv_parallel_for() hold. */
+#define DV_FOR_EACH_SLICE(CTX, FRAME, A, INS, OUTS, KERNEL) \
+    dv__for_each_slice(                                     \
+        CTX, A, sizeof(FRAME), (dv_kernel_fn)(KERNEL), DV__SLICE_FIELDS(FRAME, A, OUTS), DV__SLICE_FIELDS(FRAME, A, INS))
+#define DV__SLICE_FIELDS(FRAME, A, NAMES)                        \
+    (const dv_slice_field[]){ DV__SLICE_LIST(FRAME, A, NAMES) }, \
+        sizeof((const dv_slice_field[]){ DV__SLICE_LIST(FRAME, A, NAMES) }) / sizeof(dv_slice_field)
+#define DV__SLICE_LIST(FRAME, A, NAMES) DV__SLICE_MAP(DV__SLICE_FIELD, (FRAME, A), DV__SLICE_NAMES NAMES)
+#define DV__SLICE_MAP(...) DV__MAP(__VA_ARGS__)
+#define DV__SLICE_NAMES(...) __VA_ARGS__
+#define DV__SLICE_FIELD(FRAME_A, NAME) { DV__SLICE_SECOND FRAME_A->NAME, offsetof(DV__SLICE_FIRST FRAME_A, NAME) },
+#define DV__SLICE_FIRST(FIRST, SECOND) FIRST
+#define DV__SLICE_SECOND(FIRST, SECOND) (SECOND)
+/* Runs a kernel for each element alone, on a runtime without for_each_slice. Returns a status. */
+static inline int dv__for_each_element(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel,
+    const dv_slice_field *outs, size_t nouts, const dv_slice_field *ins, size_t nins)
+{
+    static const int64_t one = 1;
+    const dv_tensor *const out = outs->tensor;
+    const int64_t n = dv_numel(out);
+    char *const copy = (char *)dv_alloc(ctx, frame_size, 64);
+    int status = copy && nouts + nins <= 16 ? DV_OK : DV_ENOMEM;
+    for (int64_t i = 0; i < n && !status; i++) {
+        dv_tensor views[16];
+        memcpy(copy, frame, frame_size);
+        for (size_t k = 0; k < nouts + nins; k++) {
+            const dv_slice_field *const field = k < nouts ? &outs[k] : &ins[k - nouts];
+            const dv_tensor *const t = field->tensor;
+            dv_tensor *const view = &views[k];
+            int64_t element = 0, stride = 1, rest = i;
+            for (int32_t d = out->ndim, e = t->ndim; d-- > 0 && e-- > 0; rest /= out->shape[d]) {
+                element += t->shape[e] == 1 ? 0 : rest % out->shape[d] * stride;
+                stride *= t->shape[e];
+            }
+            *view = *t;
+            view->ndim = 1;
+            view->shape = view->strides = &one;
+            view->data = (char *)t->data + (dv_numel(t) == n ? i : element) * (t->dtype.bits / 8);
+            memcpy(copy + field->offset, &view, sizeof view);
+        }
+        status = kernel(ctx, copy);
+    }
+    return status;
+}
+static inline int dv__for_each_slice(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel,
+    const dv_slice_field *outs, size_t nouts, const dv_slice_field *ins, size_t nins)
+{
+    if (ctx->services->size >= offsetof(dv_services, for_each_slice) + sizeof ctx->services->for_each_slice)
+        return ctx->services->for_each_slice(ctx, frame, frame_size, kernel, outs, nouts, ins, nins);
+    return dv__for_each_element(ctx, frame, frame_size, kernel, outs, nouts, ins, nins);
 }
 DV_INLINE uint32_t dv__bits_of_f32(float x)
 {

@@ -397,8 +397,8 @@ static void contain_deny_signals_to(pid_t pid)
     for (int i = 0; i < NCALLS; i++)
         code[FIRST + i] = (struct sock_filter)BPF_JUMP(IF_EQUAL, (uint32_t)calls[i], (uint8_t)(DENY - FIRST - i - 1), 0);
     struct sock_fprog program = { .len = NINSTRUCTIONS, .filter = code };
-    /* Only a privileged process may set a filter and keep the right to get new privileges. The property "values" reports a kernel
-     * that gives this right up. */
+    /* Only a privileged process may set the filter alone. Any other first gives up the right to new privileges. The first way is
+     * better: only then can the property "values" report a kernel that gives up this right. */
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) && !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 #else

@@ -200,8 +200,9 @@ static enum condition_verdict sizes_judge_one_order(varied_dim *d, uint64_t seed
     return sizes_judge_permutation(d, reals);
 }
 
-/* Tests the order condition with NUM_ORDERS permutations, since one may leave a result unchanged by chance. In half of the bases
- * all but one of them have a large element, beside which small differences are taken for rounding. Returns the verdict. */
+/* Tests the order condition for the current case with NUM_ORDERS permutations, since one permutation may leave a result unchanged
+ * by chance. Stops at the first violation. In half of the base cases, each permutation but the second is tested with one large
+ * element, beside which small differences count as rounding. Returns the verdict. */
 static enum condition_verdict sizes_judge_order(varied_dim *d)
 {
     enum { NUM_ORDERS = 3 };
@@ -470,8 +471,8 @@ static bool sizes_has_int_beyond_8_bits(const check_op *op, const check_case *c)
     return large;
 }
 
-/* True if an argument besides the varied one is a number. It may be a value to look for, which small tensors seldom have, so that
- * the order of elements matters only at large sizes. */
+/* True if the operator has an int, int list or Scalar argument besides the varied one. Such an argument may be a value to look
+ * for, which small tensors seldom contain. Then the order of elements may rightly matter at large sizes only. */
 static bool sizes_has_number_argument(const check_op *op, const check_varied_size *varied)
 {
     bool any = false;
@@ -525,10 +526,11 @@ static bool sizes_is_confirmed_with_other_contents(
     return confirmed;
 }
 
-/* True if a kernel violates a condition also at one of the next two sizes: a kernel may do so for odd sizes alone. A block that
- * has a single element left may be right to ignore it: a softmax of it is 1, its distance from its mean 0. Sets d for the size of
- * *c again. */
-static bool sizes_is_violated_at_next_sizes(const check_case *base, varied_dim *d, condition_test *condition, check_case *c)
+/* Tests whether the kernel also violates the condition at one of the two sizes after d->size. Two sizes are tried, since a kernel
+ * may violate a condition at odd sizes alone. A violation at one size proves nothing: a kernel may rightly ignore a last block of
+ * one element, whose softmax is always 1. Makes *c and d for the first size again, and keeps d->message. Returns false also if *c
+ * cannot be made again. */
+static bool sizes_try_confirm_at_next_sizes(const check_case *base, varied_dim *d, condition_test *condition, check_case *c)
 {
     static check_case next;
     char words[sizeof d->message];
@@ -580,7 +582,7 @@ static void sizes_test_condition_at_all_sizes(
         if (verdicts[k] != CONDITION_VIOLATED || !sizes_is_kernel_fault(may_be_narrow, sizes, verdicts, n, k, &also) ||
             !sizes_try_make_resized_case(d, base, sizes[k], &c) || conditions[condition_index].test(d) != CONDITION_VIOLATED ||
             (condition_index == CONDITION_ALL_INFLUENCE &&
-                !sizes_is_violated_at_next_sizes(base, d, conditions[condition_index].test, &c)) ||
+                !sizes_try_confirm_at_next_sizes(base, d, conditions[condition_index].test, &c)) ||
             !sizes_is_confirmed_with_other_contents(d, conditions[condition_index].test, CONDITION_VIOLATED, &c))
             continue;
         memcpy(words, d->message, sizeof words);

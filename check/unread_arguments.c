@@ -5,6 +5,7 @@
  * The kernel gets a copy of its struct, placed so that the field begins at an inaccessible page. A read of the field faults at
  * an address in it, and ends the process. Any other fault is an access to a later field: the page becomes accessible for one
  * instruction, by the processor's trap flag, and inaccessible again. Only x86-64 has this; elsewhere nothing is reported. */
+#include <ctype.h>
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
@@ -94,12 +95,24 @@ static void unread_observe_field_in_fork(check_job *job, const check_case *c)
         *observed = FIELD_UNKNOWN;
 }
 
-/* True if the kernel's condition names an argument that is a value: a kernel for one mode need not read what other modes do. */
+/* True if a kernel's predicate names an argument. */
+static bool unread_predicate_names(const char *predicate, const char *name)
+{
+    const size_t n = strlen(name);
+    bool names = false;
+    for (const char *at = predicate; at && !names && (at = strstr(at, name)); at++)
+        names = (at == predicate || (at[-1] != '_' && !isalnum((unsigned char)at[-1]))) && at[n] != '_' &&
+            !isalnum((unsigned char)at[n]);
+    return names;
+}
+
+/* True if the kernel's predicate names an argument that is not a tensor: a kernel for one mode need not read what other modes
+ * do. */
 static bool unread_is_kernel_of_a_mode(const check_job *job)
 {
     bool is = false;
-    for (size_t i = 0; i < job->op->nargs && job->kernel->when; i++)
-        is |= job->op->slots[i].type != DV_FIELD_TENSOR && strstr(job->kernel->when, job->op->slots[i].name);
+    for (size_t i = 0; i < job->op->nargs; i++)
+        is |= job->op->slots[i].type != DV_FIELD_TENSOR && unread_predicate_names(job->kernel->when, job->op->slots[i].name);
     return is;
 }
 
@@ -113,7 +126,7 @@ static bool unread_is_integer_kernel_beside_floats(const check_job *job)
 }
 
 /* True if a kernel must read this argument for results to depend on it. The contract at most bounds its value, and the kernel's
- * condition does not read it. It is a value, or an optional tensor that is given. */
+ * predicate does not read it. It is a value, or an optional tensor that is given. */
 static bool unread_must_be_read_by_kernel(const check_job *job, const check_case *c, size_t slot)
 {
     const dv_slot_info *s = &job->op->slots[slot];

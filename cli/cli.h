@@ -108,13 +108,15 @@ const char *cli_get_escape_code(
     FILE *to, enum cli_style style); /* returns the terminal's escape sequence for a style; "" if the stream has no colour */
 
 extern bool cli_json_output; /* true if --json was given: results and failures are one JSON document on stdout */
-/* Sets cli_json_output. Moves the command's stdout to another descriptor, for the document alone: what a library's code prints to
- * stdout goes to stderr from now on. */
+/* Sets cli_json_output. Moves the command's stdout to a new descriptor, to which only the document is written: what a library
+ * prints to stdout goes to stderr from then on. If this fails, stdout stays as it is, and the document goes there. A second call
+ * changes nothing. */
 void cli_begin_json_output(void);
 int cli_get_document_descriptor(void); /* returns the descriptor to which the document is written; 1 without --json */
 /* Writes the document and a newline. If that fails, cli_try_flush_output() reports it. */
 void cli_print_document(const char *json);
-/* Writes all that is buffered for stdout and for the document. Returns false if some output could not be written. */
+/* Writes all that is buffered for stdout and for the document. Returns false, without a message, if this or an earlier write
+ * failed. */
 bool cli_try_flush_output(void);
 /* Print "dovetail: error: ..." to stderr. cli_fail() returns CLI_FAILED; cli_fail_usage() adds a hint at the verb's help, and
  * returns CLI_USAGE. */

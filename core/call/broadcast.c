@@ -1,9 +1,10 @@
-/* Calls of a kernel for slices of tensors that broadcast.
+/* Calls of a kernel for slices of contiguous tensors that broadcast. A tensor that does not broadcast is an error.
  *
- * Each tensor gets a stride for each dim of the result, 0 where it is repeated. Neighbouring dims are joined where that is
- * possible for all tensors, as in PyTorch's TensorIterator. If the last of the remaining dims is long, a slice lies in one
- * row: there an input is contiguous, or one element. Otherwise a slice is SLICE_ELEMENTS elements of the result, and each input
- * that lies differently is copied for it. */
+ * Each tensor gets a stride for each dim of the result, 0 where the tensor is repeated. Two neighbouring dims are joined if one
+ * stride steps through both in every tensor, as in PyTorch's TensorIterator. If the last joined dim has LONG_ROW elements or
+ * more, a slice lies in one row, and nothing is copied: there an input has consecutive elements, or one element. Otherwise a
+ * slice has at most SLICE_ELEMENTS elements of the result, and each input with fewer elements than the result is copied for each
+ * slice. */
 #include "call/broadcast.h"
 
 #include <stdlib.h>
@@ -76,7 +77,8 @@ static void broadcast_join_dims(broadcast_loop *loop)
     loop->ndim = last + 1;
 }
 
-/* Sets index[] to the indices of an element of the result. Returns the element's offset in the tensor, in elements. */
+/* Sets index[] to the indices of an element of the result, in the joined dims. Returns the offset, in elements, of the
+ * corresponding element of p's tensor. */
 static int64_t broadcast_locate(const broadcast_loop *loop, const broadcast_tensor *p, int64_t element, int64_t *index)
 {
     int64_t offset = 0;

@@ -58,7 +58,7 @@ typedef struct dv__staging_copy {
     dv_tensor *host_tensor; /* the tensor of the host that holds the copy; NULL: the copy has memory of this library */
     void *test_memory;      /* the copy's memory, if the test hooks' alloc() gave it; NULL: the memory follows this struct */
     bool copy_in, copy_back;
-    bool is_deferred;  /* true while the copy has no memory: slices may copy their own parts instead */
+    bool is_deferred;  /* true while copy.data is NULL; stays true if is_cut */
     bool is_cut;       /* true if each slice copies its own part, so that the copy never gets memory */
     void *late_memory; /* memory that the copy got in the end, if it was deferred; NULL: none */
     int64_t dims[];

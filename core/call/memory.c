@@ -352,7 +352,7 @@ int dv__staging_copy_in(dv__call *c)
     return DV_OK;
 }
 
-int dv__staging_copy_in_deferred(dv__call *c)
+int dv__staging_fill_deferred(dv__call *c)
 {
     for (dv__staging_copy *t = c->staging_copies; t; t = t->next) {
         if (!t->is_deferred || t->is_cut)
@@ -367,7 +367,7 @@ int dv__staging_copy_in_deferred(dv__call *c)
     return DV_OK;
 }
 
-const dv_tensor *dv__staging_cut_deferred(dv__call *c, const dv_tensor *copy)
+const dv_tensor *dv__staging_find_original_and_mark_cut(dv__call *c, const dv_tensor *copy)
 {
     for (dv__staging_copy *t = c->staging_copies; t; t = t->next)
         if (&t->copy == copy && t->is_deferred) {

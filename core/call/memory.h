@@ -25,10 +25,13 @@ int dv__staging_make_copies(dv__call *c, const dv__kernel *kernel);
 int dv__staging_copy_in(dv__call *c);
 int dv__staging_copy_back(dv__call *c);
 void dv__staging_free_copies(dv__call *c);
-/* The copies of inputs of a kernel with .split are deferred: they have no memory when the kernel is chosen.
- * dv__staging_cut_deferred() tells that slices copy their own parts of such a copy, and returns the original; NULL: the tensor is
- * no deferred copy. dv__staging_copy_in_deferred() allocates and fills all other deferred copies. */
-const dv_tensor *dv__staging_cut_deferred(dv__call *c, const dv_tensor *copy);
-int dv__staging_copy_in_deferred(dv__call *c);
+/* A deferred copy is a staging copy without memory. The copy of an input is deferred if the kernel has .split, the call writes no
+ * argument, and the memory is the CPU's; but not in a list, with a declared alignment, or with the test hooks' alloc().
+ *
+ * dv__staging_find_original_and_mark_cut() marks a deferred copy as cut: each slice then copies its own part. It returns the
+ * original; NULL if `copy` is no deferred copy. dv__staging_fill_deferred() allocates and fills the deferred copies that are not
+ * marked, and returns a status. */
+const dv_tensor *dv__staging_find_original_and_mark_cut(dv__call *c, const dv_tensor *copy);
+int dv__staging_fill_deferred(dv__call *c);
 
 #endif

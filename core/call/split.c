@@ -161,8 +161,9 @@ static char *split_copy_range(
         : split_copy_range(t, nleading, d + 1, data + begin / inner * stride, 0, end - begin, to); /* a part of the last index */
 }
 
-/* Allocates memory for a slice's part of a deferred copy, and fills it. view: the part, with contiguous strides. Returns a
- * status. */
+/* Allocates memory for a slice's part of a deferred copy, and copies the part from `original`. view: gives shape and contiguous
+ * strides; only view->data is set. first_index: the slice's first index in each leading dim. The memory is freed with the slice.
+ * Returns a status. */
 static int split_copy_part(
     dv__slice *s, const split_plan *plan, const dv_tensor *original, const int64_t *first_index, dv_tensor *view)
 {
@@ -331,7 +332,7 @@ static bool split_written_bytes_exceed_cache(const dv__call *c)
 /* Fills the deferred copies and runs the kernel once. Returns a status. */
 static int split_run_whole(dv__call *c, const dv__kernel *kernel, const void *frame, int64_t workspace, void *stream)
 {
-    const int status = dv__staging_copy_in_deferred(c);
+    const int status = dv__staging_fill_deferred(c);
     return status ? status : dv__run_kernel_unsplit(c, kernel, frame, workspace, stream);
 }
 
@@ -358,8 +359,8 @@ int dv__run_kernel_in_slices_if_possible(
         return split_run_whole(c, kernel, frame, workspace, stream);
     c->ran_unsplit = false;
     for (size_t i = 0; i < sp.nslots; i++)
-        cuts[i].original = dv__staging_cut_deferred(c, cuts[i].t);
-    const int status = dv__staging_copy_in_deferred(c);
+        cuts[i].original = dv__staging_find_original_and_mark_cut(c, cuts[i].t);
+    const int status = dv__staging_fill_deferred(c);
     if (status)
         return status;
     return dv__pool_run_tasks(c->host, sp.nslices, split_run_slice_task, &sp);

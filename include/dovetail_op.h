@@ -433,9 +433,11 @@ struct dv_context {
 #if defined(__GNUC__) || defined(__clang__)
 #define DV__PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define DV_INLINE static inline __attribute__((always_inline))
+#define DV__COLD static __attribute__((noinline, cold, unused)) /* small rather than fast, and once in a file */
 #else
 #define DV__PRINTF(f, a)
 #define DV_INLINE static inline
+#define DV__COLD static inline
 #endif
 
 /* Sets the call's error message and returns status: `return dv_error(ctx, DV_EINVAL, "token %lld is out of range", t);` The
@@ -590,7 +592,7 @@ DV_INLINE float dv__f32_from_bits(uint32_t bits)
 #define DV__SLICE_FIRST(FIRST, SECOND) FIRST
 #define DV__SLICE_SECOND(FIRST, SECOND) (SECOND)
 /* Runs a kernel for each element alone, on a runtime without for_each_slice. Returns a status. */
-static inline int dv__for_each_element(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel,
+DV__COLD int dv__for_each_element(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel,
     const dv_slice_field *outs, size_t nouts, const dv_slice_field *ins, size_t nins)
 {
     static const int64_t one = 1;
@@ -620,7 +622,7 @@ static inline int dv__for_each_element(dv_context *ctx, const void *frame, size_
     }
     return status;
 }
-static inline int dv__for_each_slice(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel,
+DV__COLD int dv__for_each_slice(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel,
     const dv_slice_field *outs, size_t nouts, const dv_slice_field *ins, size_t nins)
 {
     if (ctx->services->size >= offsetof(dv_services, for_each_slice) + sizeof ctx->services->for_each_slice)

@@ -15,7 +15,8 @@ from conftest import BUILD, COMMAND, ENDLESS, FAULTY, FROM_SOURCE, LOADS_NOT, RO
 
 HERE = ROOT / "tests" / "check"
 SHAPE_FUNCTION_FAILS = {"shape_looks_inside"}  # it ends a process that makes a plan
-LUCK = {"writes_later", "writes_last_result"}  # a thread of theirs writes at another time in each run
+LUCK = {"writes_later", "writes_last_result",  # a thread of theirs writes at another time in each run
+        "table_of_another_call"}  # a race that gives wrong results, or damages the heap
 LIMIT = {name: ["--case-ms", "200"] for name in ENDLESS}
 
 

@@ -248,6 +248,9 @@ static void hints_explain_generic_error(const char *block, size_t size, const ch
 #define HINT_NOT HINT_VECTORS "write (x > 0) == 0 for !(x > 0)" HINT_OR_PLAIN
 #define HINT_FRAME "frame is the struct itself: write frame.scale"
 
+/* A row for a macro whose name changed in this version. */
+#define HINT_RENAMED(OLD, NEW) { "expected ", OLD "(", NULL, OLD " is now " NEW }
+
 /* Adds the explanation of one diagnostic by the first row of the table that fits, if any. */
 static void hints_explain_diagnostic(const char *block, size_t size, const char *message, cli_hints *out)
 {
@@ -293,6 +296,14 @@ static void hints_explain_diagnostic(const char *block, size_t size, const char 
         { "aggregate value used", HINT_MACRO, HINT_MACRO, HINT_NO_VECTOR_FORM },
         { "unknown type name 'dv_", "", NULL,
             "Dovetail has no type of this name: the table of docs/schema.md has the field type of each schema type" },
+        HINT_RENAMED("DV_BF16_ROW", "DV_BF16_KERNEL"),
+        HINT_RENAMED("DV_ELEMENTWISE_PLAIN", "DV_ELEMENTWISE_SCALAR"),
+        HINT_RENAMED("DV_ELEMENTWISE_ROWS", "DV_ELEMENTWISE_KERNELS"),
+        HINT_RENAMED("DV_ISAS", "DV_ISA_VARIANTS"),
+        HINT_RENAMED("DV_ISAS_LOOP", "DV_ISA_VARIANTS_LOOP"),
+        HINT_RENAMED("DV_ISAS_OF", "DV_ISA_VARIANTS_OF"),
+        HINT_RENAMED("DV_ISA_ROWS", "DV_ISA_KERNELS"),
+        HINT_RENAMED("DV_VARIANT_ROWS", "DV_VARIANT_KERNELS"),
         { "implicit declaration of function 'DV_", "", NULL, "there is no such macro: is <dovetail_op.h> included?" },
         { "target specific option mismatch", "", NULL,
             "this intrinsic needs its instruction set on the function: write DV_TARGET_AVX2 (or DV_TARGET_AVX512) before it" },

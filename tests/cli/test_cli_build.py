@@ -92,6 +92,12 @@ def test_reports_instruction_sets(dovetail):
     assert [(r["dtypes"], r["isa"]) for r in rows] == [(t, i) for t in ("f32", "bf16") for i in ("avx512", "avx2", None)]
 
 
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the variants are x86's")
+def test_old_names_of_macros(dovetail):
+    dovetail.write("half.c", VARIANTS.replace("DV_VARIANT_KERNELS", "DV_VARIANT_ROWS"))
+    assert "half.c:14: DV_VARIANT_ROWS is now DV_VARIANT_KERNELS\n" in dovetail("build", code=1).err
+
+
 def test_says_what_runs_an_operator_without_kernels(dovetail):
     text = ('#include <dovetail_op.h>\nstruct f { const dv_tensor *x; dv_tensor *y; };\n'
             'DV_OPERATOR(f, struct f, (x, y), .schema = "f(Tensor x) -> Tensor y", .contract = "x[*s]:T -> y[*s]:T"NATIVE);\nDV_LIBRARY(bare, &dv_op_f);\n')

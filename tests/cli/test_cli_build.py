@@ -95,7 +95,7 @@ def test_reports_instruction_sets(dovetail):
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the variants are x86's")
 def test_old_names_of_macros(dovetail):
     dovetail.write("half.c", VARIANTS.replace("DV_VARIANT_KERNELS", "DV_VARIANT_ROWS"))
-    assert "half.c:14: DV_VARIANT_ROWS is now DV_VARIANT_KERNELS\n" in dovetail("build", code=1).err
+    assert "half.c:13: DV_VARIANT_ROWS is now DV_VARIANT_KERNELS\n" in dovetail("build", code=1).err
 
 
 def test_says_what_runs_an_operator_without_kernels(dovetail):

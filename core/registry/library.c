@@ -144,6 +144,7 @@ static int library_make_and_register(const dv_library_decl *decl, dv__binary *ow
             dv__binary_deinit(owned_binary);
         return status;
     }
+    assert(lib);
     lib->decl = decl;
     if (owned_binary) {
         lib->binary = *owned_binary;

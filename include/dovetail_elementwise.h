@@ -798,14 +798,6 @@ static inline bool dv__is_repeated(const dv_tensor *t, const dv_tensor *all)
         same = t->shape[i] == all->shape[all->ndim - t->ndim + i];
     return same;
 }
-/* True if t broadcasts to the shape of `all`: each of its dims, counted from the last, has the size of that dim or 1. */
-static inline bool dv__is_broadcast(const dv_tensor *t, const dv_tensor *all)
-{
-    bool fits = t->ndim <= all->ndim;
-    for (int32_t i = 0; i < t->ndim && fits; i++)
-        fits = t->shape[i] == 1 || t->shape[i] == all->shape[all->ndim - t->ndim + i];
-    return fits;
-}
 /* Fails if a tensor is None, has an unsupported dtype, or has a number of elements that the line cannot compute. A contract
  * may accept such tensors. */
 DV__NOINLINE static int dv__elementwise_check_tensors(dv_context *ctx, const dv_tensor *const *out, int nout, const char *outs,
@@ -815,7 +807,7 @@ DV__NOINLINE static int dv__elementwise_check_tensors(dv_context *ctx, const dv_
     for (int i = 0; i < nout + nin; i++) {
         const bool result = i < nout;
         const dv_tensor *const t = result ? out[i] : in[i - nout];
-        const bool fits = t && (dv_numel(t) == n || (!result && (dv_numel(t) == 1 || dv__is_broadcast(t, out[0]))));
+        const bool fits = t && (dv_numel(t) == n || (!result && (dv_numel(t) == 1 || dv__can_broadcast(t, out[0]))));
         if (fits && dv__is_elementwise_dtype(dv_dtype_key(t->dtype)))
             continue;
         const char *name;

@@ -557,6 +557,15 @@ DV_INLINE float dv__f32_from_bits(uint32_t bits)
     return x;
 }
 
+/* True if t broadcasts to the shape of `out`: each of its dims, counted from the last, has the size of that dim, or 1. */
+static inline bool dv__can_broadcast(const dv_tensor *t, const dv_tensor *out)
+{
+    bool can = t->ndim <= out->ndim;
+    for (int32_t i = 0; i < t->ndim && can; i++)
+        can = t->shape[i] == 1 || t->shape[i] == out->shape[out->ndim - t->ndim + i];
+    return can;
+}
+
 /* DV_FOR_EACH_SLICE(ctx, struct f, a, (x, y), (out), kernel) calls kernel(ctx, &slice) for slices of the elements of `out`, on
  * the host's threads. The tensors x and y broadcast to the shape of `out`, and all are contiguous. `slice` is a copy of the frame
  * *a in which each of these tensors has one dim: as many elements as the slice, one after another, or one element for all of

@@ -7,8 +7,9 @@
  * slice. */
 #include "call/broadcast.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "dovetail.h"
 
 enum {
     MAX_TENSORS = 8,       /* of the inputs, and of the results */
@@ -19,10 +20,10 @@ enum {
 
 typedef struct broadcast_tensor {
     const dv_tensor *t;
-    size_t frame_offset; /* offset of the tensor's pointer in the frame, in bytes */
-    int64_t item_size;   /* bytes of an element */
-    bool is_dense;       /* true if the tensor has an element for each one of the result, in the same order */
-    int64_t strides[64]; /* in elements, for the dims of broadcast_loop.shape */
+    size_t frame_offset;          /* offset of the tensor's pointer in the frame, in bytes */
+    int64_t item_size;            /* bytes of an element */
+    bool is_dense;                /* true if the tensor has an element for each one of the result, in the same order */
+    int64_t strides[DV_MAX_NDIM]; /* in elements, for the dims of broadcast_loop.shape */
 } broadcast_tensor;
 
 typedef struct broadcast_loop {
@@ -34,19 +35,10 @@ typedef struct broadcast_loop {
     broadcast_tensor tensors[2 * MAX_TENSORS];
     bool has_long_rows; /* true if each slice lies in one row, and nothing is copied */
     int32_t ndim;
-    int64_t shape[64]; /* the result's dims after joining */
+    int64_t shape[DV_MAX_NDIM]; /* the result's dims after joining */
 } broadcast_loop;
 
 static size_t broadcast_round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-/* True if t broadcasts to the shape of `out`: each of its dims, counted from the last, has the size of that dim, or 1. */
-static bool broadcast_can_broadcast(const dv_tensor *t, const dv_tensor *out)
-{
-    bool can = t->ndim <= out->ndim;
-    for (int32_t i = 0; i < t->ndim && can; i++)
-        can = t->shape[i] == 1 || t->shape[i] == out->shape[out->ndim - t->ndim + i];
-    return can;
-}
 
 /* Sets the strides of a tensor for the dims of the result. A dense one has those of the result. */
 static void broadcast_set_strides(broadcast_tensor *p, const dv_tensor *out)
@@ -114,7 +106,7 @@ static void broadcast_fill(char *to, const char *from, int64_t n, int64_t item_s
 static void broadcast_copy(const broadcast_loop *loop, const broadcast_tensor *p, int64_t begin, int64_t count, char *to)
 {
     const int32_t last = loop->ndim - 1;
-    int64_t index[64], offset = broadcast_locate(loop, p, begin, index);
+    int64_t index[DV_MAX_NDIM], offset = broadcast_locate(loop, p, begin, index);
     for (int64_t n; count; count -= n, to += n * p->item_size) {
         const int64_t left = loop->shape[last] - index[last];
         const char *const from = (const char *)p->t->data + offset * p->item_size;
@@ -141,7 +133,7 @@ static int broadcast_run_range(void *arg, int64_t begin, int64_t end, void *scra
     static const int64_t one = 1;
     const broadcast_loop *loop = arg;
     dv_tensor views[2 * MAX_TENSORS];
-    int64_t count, index[64];
+    int64_t count, index[DV_MAX_NDIM];
     memcpy(scratch, loop->frame, loop->frame_size);
     for (size_t k = 0; k < loop->n; k++) {
         dv_tensor *const view = &views[k];
@@ -184,7 +176,7 @@ int dv__for_each_broadcast_slice(dv_context *ctx, const void *frame, size_t fram
     const int64_t n = out ? dv_numel(out) : 0;
     bool is_whole = n <= PARALLEL_GRAIN; /* true if one call of the kernel with the whole tensors is enough */
     size_t bytes = broadcast_round_up(frame_size);
-    if (!nouts || nouts > MAX_TENSORS || nins > MAX_TENSORS || (out && out->ndim > 64))
+    if (!nouts || nouts > MAX_TENSORS || nins > MAX_TENSORS || (out && out->ndim > DV_MAX_NDIM))
         return dv_error(ctx, DV_EINVAL, "DV_FOR_EACH_SLICE: expected 1 to 8 results, at most 8 inputs and at most 64 dims");
     loop.ctx = ctx, loop.frame = frame, loop.frame_size = frame_size, loop.kernel = kernel, loop.n = nouts + nins;
     for (size_t k = 0; k < loop.n; k++) {
@@ -196,7 +188,7 @@ int dv__for_each_broadcast_slice(dv_context *ctx, const void *frame, size_t fram
             return dv_error(ctx, DV_EINVAL, "DV_FOR_EACH_SLICE: tensor %zu is None", k);
         p->item_size = p->t->dtype.bits * p->t->dtype.lanes / 8;
         p->is_dense = dv_numel(p->t) == n;
-        if (!p->is_dense && (k < nouts || !broadcast_can_broadcast(p->t, out)))
+        if (!p->is_dense && (k < nouts || !dv__can_broadcast(p->t, out)))
             return dv_error(
                 ctx, DV_ESHAPE, "DV_FOR_EACH_SLICE: tensor %zu does not broadcast to the shape of the first result", k);
         is_whole = is_whole && (p->is_dense || dv_numel(p->t) == 1);

@@ -858,6 +858,7 @@ typedef struct check_result {
     bool worker_started;    /* true once the supervisor has forked the worker */
     bool timer_was_blocked; /* true: the supervisor had to end an endless loop, because the worker's own timer did not */
     bool forked_in_call;    /* true: the kernel forked, and its call also returned in the new process */
+    bool left_child;        /* true: a child process that the kernel started still ran after its call, so the worker has ended */
     char kind[40];      /* short name of the failure, as "read past the end"; it must stay the same while the case is shrunk */
     char message[1024]; /* message of the failure, or the reason for "not checked" */
     uint32_t also_reported_faults; /* enum check_fault_kind bits: faults of these kinds also are failures of this property from
@@ -943,7 +944,12 @@ int check_get_stdout_bytes(void); /* returns the number of bytes written to stdo
 int check_fork(void);
 /* Returns zeroed memory that forked processes share with this one; NULL, with errno, if that fails. The caller unmaps it. */
 void *check_map_shared_memory(size_t bytes);
-/* Ends this process if a kernel, not the checker, forked it. Called after each call of a kernel. */
+/* Denies this process and its descendants all signals to process `pid`, by a filter of system calls (seccomp(2)). An orphan has
+ * its new parent for a moment before PR_SET_PDEATHSIG ends it. Without the filter, a kernel that kills its parent again and again
+ * can kill the checker in that moment. Does nothing where the system has no such filters. */
+void check_deny_signals_to(pid_t pid);
+/* Ends this process if a kernel, not the checker, forked it, or if a kernel has left a running child process, so that no more of
+ * them gather. Called after each call of a kernel. */
 void check_exit_if_kernel_forked(void);
 /* Makes `job` the current job of this process. in_process: this process is the checker's own (--in-process), so that it gets no
  * limits and keeps its descriptors. */

@@ -34,7 +34,7 @@
 #include "check.h"
 
 enum { STOPPED_POLLS = 3, MAX_PROCESSES = 1 << 16, MAX_DESCRIPTORS = 4096, MAX_STARTED_PROCESSES = 128, POLL_MS = 100 };
-static const double MAX_KILL_SECONDS = 5, MAX_END_SECONDS = 0.7, SLACK_SECONDS = 0.2, BEGIN_SECONDS = 15;
+static const double MAX_KILL_SECONDS = 5, MAX_END_SECONDS = 0.7, SLACK_SECONDS = 0.2, BEGIN_SECONDS = 15, MAX_POLL_SECONDS = 0.5;
 
 double check_get_monotonic_seconds(void)
 {
@@ -266,8 +266,8 @@ typedef struct worker_watch {
 
 /* Polls a worker and returns the cause for which it must be killed; CHECK_ENDED_ITSELF if it may continue. A poll finds the
  * worker active if a thread runs, or it has used a quarter of the time since the last poll; an active poll cancels three idle
- * ones. An uninterruptible wait (D), perhaps for a disk, counts a quarter. A gap of more than a second between polls resets the
- * idle time, since the whole machine was stopped. */
+ * ones. An uninterruptible wait (D), perhaps for a disk, counts a quarter. A long gap between polls counts as MAX_POLL_SECONDS,
+ * since the whole machine may have been stopped. */
 static enum check_end_cause worker_watch_poll_kill_cause(
     worker_watch *w, const check_result *r, pid_t worker, double max_idle_seconds)
 {
@@ -279,13 +279,13 @@ static enum check_end_cause worker_watch_poll_kill_cause(
     const pid_t pid = p.pid;
     const char activity = process_get_most_active_state(&p);
     const double time = check_get_monotonic_seconds(), passed = time - w->last_poll_seconds;
-    const bool moved = r->progress_count != w->step || pid != w->pid || passed > 1 || !p.state;
+    const bool moved = r->progress_count != w->step || pid != w->pid || !p.state;
     const bool active = activity == 'R' || (double)(p.ticks - w->ticks) > passed / 4 * (double)rate;
     if (moved) {
         w->step_begin_ticks = p.ticks;
         w->idle_seconds = 0;
     } else {
-        w->idle_seconds = fmax(0, w->idle_seconds + (active ? -3 : activity == 'D' ? 0.25 : 1) * passed);
+        w->idle_seconds = fmax(0, w->idle_seconds + (active ? -3 : activity == 'D' ? 0.25 : 1) * fmin(passed, MAX_POLL_SECONDS));
     }
     w->pid = pid;
     w->step = r->progress_count;
@@ -370,10 +370,7 @@ static void contain_supervise_worker(
         return;
 }
 
-/* Denies this process and its descendants all signals to process `pid`, by a filter of system calls (seccomp(2)). An orphan has
- * its new parent for a moment before PR_SET_PDEATHSIG ends it. Without the filter, a kernel that kills its parent again and again
- * can kill the checker in that moment. Does nothing where the system has no such filters. */
-static void contain_deny_signals_to(pid_t pid)
+void check_deny_signals_to(pid_t pid)
 {
 #if defined __x86_64__ || defined __aarch64__
 #ifdef __x86_64__
@@ -436,7 +433,7 @@ _Noreturn static void contain_run_supervisor(
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != supervisor)
             _exit(0);
-        contain_deny_signals_to(checker_pid);
+        check_deny_signals_to(checker_pid);
         sigprocmask(SIG_SETMASK, &none, NULL);
         fn(user);
         _exit(0);

@@ -269,7 +269,7 @@ bool check_fault_try_record_abnormal_end(check_result *r, const check_contained_
         check_fault_record(r, CHECK_FAULT_CRASH, "parent stopped", "the kernel stops the parent of its process");
         return true;
     case CHECK_ENDED_ITSELF:
-        if (r->fault_kind || r->worker_completed)
+        if (r->fault_kind || r->worker_completed || (r->left_child && !end->status))
             return false;
         if (WIFSIGNALED(end->status))
             fault_record_signal(r, WTERMSIG(end->status));
@@ -291,7 +291,7 @@ void check_fault_record_left_processes(check_job *job, const check_contained_end
 {
     check_result *r = job->result;
     const bool failed = r->outcome == CHECK_OUTCOME_FAIL;
-    if (job->property->check_without_cases || (!end->processes_left && !r->forked_in_call) ||
+    if (job->property->check_without_cases || (!end->processes_left && !r->forked_in_call && !r->left_child) ||
         end->cause == CHECK_ENDED_PROCESS_LIMIT)
         return;
     r->outcome = CHECK_OUTCOME_FAIL;
@@ -304,6 +304,8 @@ void check_fault_record_left_processes(check_job *job, const check_contained_end
             check_fault_record(
                 r, CHECK_FAULT_CRASH, "processes left", "the kernel leaves processes running: %u", end->processes_left);
         else
-            check_fault_record(r, CHECK_FAULT_CRASH, "fork", "the kernel forks, and its call returns in both processes");
+            check_fault_record(r, CHECK_FAULT_CRASH, "fork", "%s",
+                r->forked_in_call ? "the kernel forks, and its call returns in both processes"
+                                  : "the kernel starts a process and does not wait for it");
     }
 }

@@ -114,7 +114,7 @@ static void worker_run_task(void *user)
 bool check_worker_try_start(check_running_job *child, check_job *job, double max_idle_seconds, void (*fn)(check_job *))
 {
     worker_task t = { job, fn };
-    job->result->forked_after_call = false;
+    job->result->forked_after_call = job->result->left_child = false;
     job->result->helper_pid = 0;
     job->result->cpu_limit_ms =
         CHECK_LOAD_MS; /* limit until the job sets its own, since handlers of pthread_atfork() run before */

@@ -18,6 +18,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "check.h"
+
 typedef struct build_words {
     const char **data;
     size_t n;
@@ -1079,6 +1081,7 @@ static int inspect_binary_in_child(void *user, int fd)
     close(b->cache.lock); /* a process that the binary starts must not inherit these descriptors */
     close(b->temp.lock);
     char *why;
+    check_deny_signals_to(getppid());
     void *handle = inspect_open_binary(b->binary_path, &why);
     const dv_library_decl *lib = handle ? dlsym(handle, library_symbol) : NULL;
     dv_library *registered;

@@ -849,6 +849,8 @@ static int cmd_check_run_targets(const cli_args *args, targets *t, check_options
         repeat_remove_other_jobs(&given, jobs, &njobs);
     if (emits)
         return torch_write_failure_script(args, jobs, njobs);
+    const bool interrupted = cli_is_interrupted(); /* a later signal ends the command, but the report is whole */
+    options->interrupted = interrupted ? cli_is_interrupted : NULL;
     const int error = report_print_all(t, jobs, njobs, options, cli_get_seconds() - begin);
     if (error && error != EPIPE && error != EINTR)
         return cli_fail("cannot write to standard output: %s", strerror(error));
@@ -856,7 +858,7 @@ static int cmd_check_run_targets(const cli_args *args, targets *t, check_options
         return CLI_FAILED;
     if (cli_has_option(args, "junit"))
         status = report_write_junit(cli_find_option_value(args, "junit"), t, jobs, njobs);
-    if (cli_is_interrupted()) /* the report above has the results so far */
+    if (interrupted) /* the report above has the results so far */
         return cli_fail("interrupted");
     return check_report_is_ok(t->ops, t->n, jobs, njobs) ? status : CLI_FAILED;
 }

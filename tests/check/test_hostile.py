@@ -1,4 +1,5 @@
 """The check of a hostile kernel ends by itself with a report, ends at SIGTERM with the table so far, and leaves no process and no file."""
+import contextlib
 import json
 import os
 import pathlib
@@ -182,6 +183,12 @@ def cases(names):
     return [pytest.param(n, id=n.replace(" ", "-"), marks=[] if n in QUICK else pytest.mark.slow) for n in names]
 
 
+def kill_all(processes):
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError):  # it has ended since
+            os.kill(pid, signal.SIGKILL)
+
+
 class Run:
     """A check in its own session, whose processes are found by a variable of their environment."""
 
@@ -222,8 +229,7 @@ class Run:
             left = self.processes()
         finally:
             self.process.kill()
-            for pid in self.processes():
-                os.kill(pid, signal.SIGKILL)
+            kill_all(self.processes())
         files = [p for p in self.temporary.rglob("*") if not p.is_dir() and not p.parent.name.startswith("dovetail-")]  # but copies of binaries, which dv_load() keeps for a day
         assert not left and not files, (left, files, err)
         return self.process.returncode, json.loads(out), err
@@ -263,8 +269,9 @@ def test_a_signal_ends_it(tmp_path, name):
     run.process.terminate()
     sent = time.monotonic()
     status, report, err = run.end(20)
-    assert time.monotonic() - sent < 3  # 1 s on a quiet machine
-    assert status in (0, 1) or (status == -signal.SIGTERM and report["interrupted"] and err.endswith("interrupted\n"))
+    assert time.monotonic() - sent < 10  # 1 s on a quiet machine
+    assert status in (0, 1, -signal.SIGTERM) and report["interrupted"] == err.endswith("interrupted\n")
+    assert status == -signal.SIGTERM or not report["interrupted"]
 
 
 @pytest.mark.parametrize("name", cases(ALL))
@@ -274,11 +281,10 @@ def test_kill_leaves_nothing(tmp_path, name):
     time.sleep(1)
     run.process.kill()
     run.process.wait()
-    end = time.monotonic() + 5
+    end = time.monotonic() + 20  # 1 s on a quiet machine
     while (left := run.processes()) and time.monotonic() < end:
         time.sleep(0.05)
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
+    kill_all(left)
     assert not left or "parent" in name
 
 

@@ -72,6 +72,8 @@ def main():
     began, cores = time.monotonic(), len(os.sched_getaffinity(0))
     files = selected(args.marks, args.folders) or parser.error("no such tests")
     jobs = {f: cores if len(files) == 1 or (f in LARGE and not args.marks.startswith("quick")) else 1 for f in files}
+    if args.marks == "slow":
+        jobs |= {f: cores + 1 for f in WAITING if f in files}  # the slow ones wait for half of their time
     alone = [f for f in files if jobs[f] > 1 and f not in WAITING]
     done = [run(folder, files[folder], args.marks, cores) for folder in alone]
     with concurrent.futures.ThreadPoolExecutor(cores) as pool:

@@ -136,7 +136,7 @@ CALLS = {
     "thread that waits": "pthread_t t; pthread_create(&t, NULL, wait_in_thread, NULL);",
     "ends its thread": "pthread_exit(NULL);",
     "ends its thread, another waits": "pthread_t t; pthread_create(&t, NULL, wait_in_thread, NULL); pthread_exit(NULL);",
-    "much memory": "for (size_t i = 0; i < 40; i++) { char *p = malloc(50 << 20); if (p) memset(p, 1, 50 << 20); }",
+    "much memory": "for (size_t i = 0; i < 12; i++) { char *p = malloc(50 << 20); if (p) memset(p, 1, 50 << 20); }",
     "unmaps its argument": "munmap((void *)((uintptr_t)x & ~4095ul), 4096);",
     "unmaps its stack": "munmap((void *)((uintptr_t)__builtin_frame_address(0) & ~4095ul), 4096);",
     "much stack": "stack_t s = { .ss_flags = SS_DISABLE }; sigaltstack(&s, NULL); volatile char big[1 << 23]; for (size_t i = 0; i < sizeof big; i += 512) big[i] = 1;",

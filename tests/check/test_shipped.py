@@ -36,7 +36,7 @@ def test_base_gives_no_false_alarm(check):
 
 
 @pytest.mark.parametrize("name", ["healthy.c", "contracts.c", "unusual.c", "random.c"])
-@pytest.mark.parametrize("seed", seeds(1, 3))
+@pytest.mark.parametrize("seed", seeds(1, 2))
 def test_healthy_operators_pass(check, seed, name):
     """In every run with few cases, in the slow suite with all."""
     report = check(HERE / name, "--seed", seed, *(["--quick"] if seed == 1 else []))

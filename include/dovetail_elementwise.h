@@ -132,15 +132,27 @@ DV_TARGET_AVX2 DV_INLINE void dv__load_avx2(dv_lanes *to, const void *from, uint
         }
     }
 }
+/* Rounds 8 floats to bf16, in the lower halves of 32 bits, with the bits of dv_f32_to_bf16(). */
+DV_TARGET_AVX2 DV_INLINE dv__u32x8 dv__bf16_words_x8(dv__f32x8 x)
+{
+    const dv__u32x8 u = (dv__u32x8)x, high = u >> 16, nan = (dv__u32x8)(x != x);
+    return (((u + 0x7fff + (high & 1)) >> 16) & ~nan) | ((high | 0x40) & nan);
+}
 DV_TARGET_AVX2 DV_INLINE void dv__store_avx2(void *to, const dv_lanes *from, uint32_t dtype)
 {
+    const dv__f32x8 *const x = (const dv__f32x8 *)from;
     for (int i = 0; i < 2; i++)
         if (dtype == DV_DTYPE_f16)
-            __asm__("vcvtps2ph $0, %1, %0" : "=m"(((dv__u16x8 *)to)[i]) : "x"(((const dv__f32x8 *)from)[i]));
+            __asm__("vcvtps2ph $0, %1, %0" : "=m"(((dv__u16x8 *)to)[i]) : "x"(x[i]));
         else if (dtype == DV_DTYPE_f32)
-            ((dv__f32x8 *)to)[i] = ((const dv__f32x8 *)from)[i];
-    if (dtype == DV_DTYPE_bf16)
-        dv__store_base(to, from, dtype);
+            ((dv__f32x8 *)to)[i] = x[i];
+    if (dtype == DV_DTYPE_bf16) {
+        dv__u16x16 both;
+        __asm__("vpackusdw %2, %1, %0\n\tvpermq $0xd8, %0, %0"
+            : "=x"(both)
+            : "x"(dv__bf16_words_x8(x[0])), "x"(dv__bf16_words_x8(x[1])));
+        *(dv__u16x16 *)to = both;
+    }
 }
 static const dv_isa_functions dv_isa_avx2 DV__UNUSED = { dv__load_avx2, dv__store_avx2, dv__exp_base };
 
@@ -249,7 +261,6 @@ typedef struct dv__loop_tensor { /* one input or result of a loop */
     int item_size;
     bool is_compute_type, is_16_bit, is_scalar; /* true if the dtype is the one that the loop computes in; true for 16 bits, which
                                                  * dv_isa_functions convert; true for a tensor of one element */
-    int64_t period; /* number of elements that are repeated for the whole loop; 0: each position has an element of its own */
 } dv__loop_tensor;
 /* dv__block_read() converts a block of another dtype to float or double, and dv__block_write() converts it back: to an
  * integer of its range, 0 for NaN. Only n elements of a result are written. f64, i32 and i64 are computed in double, and so
@@ -350,11 +361,9 @@ DV__NOINLINE static bool dv__needs_f64(const dv_tensor *const *t, int n)
     }
     return false;
 }
-DV__NOINLINE static void dv__loop_tensors_init(dv__loop_tensor *to, const dv_tensor *const *t, int n, bool wide, int64_t elements)
+DV__NOINLINE static void dv__loop_tensors_init(dv__loop_tensor *to, const dv_tensor *const *t, int n, bool wide)
 {
     for (int k = 0; k < n; k++) {
-        const int64_t own = dv_numel(t[k]);
-        to[k].period = own < elements && own > 1 ? own : 0;
         to[k].data = (char *)t[k]->data;
         to[k].dtype = dv_dtype_key(t[k]->dtype);
         to[k].item_size = t[k]->dtype.bits / 8;
@@ -365,16 +374,11 @@ DV__NOINLINE static void dv__loop_tensors_init(dv__loop_tensor *to, const dv_ten
             to[k].is_scalar = t[k]->shape[i] == 1;
     }
 }
-/* Copies `count` elements from element `at` on, unchanged, and fills the rest of the block with 0. The elements of a
- * repeated input begin again after side->period. */
+/* Copies `count` elements from element `at` on, unchanged, and fills the rest of the block with 0. */
 DV__NOINLINE static void dv__block_copy(void *to, const dv__loop_tensor *side, int64_t at, int64_t count)
 {
     memset(to, 0, (size_t)(DV_BLOCK * side->item_size));
-    for (int64_t i = 0, some = count; i < count; i += some) {
-        const int64_t from = side->period ? (at + i) % side->period : at, left = side->period ? side->period - from : count;
-        some = left < count - i ? left : count - i;
-        memcpy((char *)to + i * side->item_size, side->data + from * side->item_size, (size_t)(some * side->item_size));
-    }
+    memcpy(to, side->data + at * side->item_size, (size_t)(count * side->item_size));
 }
 /* dv__block_fetch() converts an input's block from element `at` on to the loop's type, and dv__block_write_back() converts a
  * result's block back. Blocks that the step can use in place are left out. */
@@ -383,7 +387,7 @@ DV_INLINE void dv__block_fetch(
 {
     dv__block_buffer part;
     const void *data = side->data + at * side->item_size;
-    if (count < DV_BLOCK || side->period) {
+    if (count < DV_BLOCK) {
         dv__block_buffer *const copy = side->is_compute_type ? to : &part;
         dv__block_copy(copy, side, at, count);
         data = copy;
@@ -420,6 +424,19 @@ DV__NOINLINE static void dv__block_fill(
             to->f32[i] = (float)x;
 }
 
+/* Returns the number of elements, in whole blocks, that a loop computes in place: all of them if each tensor has the dtype that
+ * the loop computes in, or is an input of one element; else 0. */
+DV__NOINLINE static int64_t dv__count_elements_in_place(
+    const dv__loop_tensor *in, int nin, const dv__loop_tensor *out, int nout, int64_t n)
+{
+    bool all = n > 1;
+    for (int k = 0; k < nin; k++)
+        all = all && (in[k].is_compute_type || in[k].is_scalar);
+    for (int k = 0; k < nout; k++)
+        all = all && out[k].is_compute_type;
+    return all ? n / DV_BLOCK * DV_BLOCK : 0;
+}
+
 DV_INLINE void dv_for_each_block(const dv_isa_functions *isa, int64_t n, dv_tensor *const *out, int nout,
     const dv_tensor *const *in, int nin, void *with, dv_step_f32 f32, dv_step_f64 f64)
 {
@@ -430,15 +447,32 @@ DV_INLINE void dv_for_each_block(const dv_isa_functions *isa, int64_t n, dv_tens
     void *y[DV__MAX_TENSORS] = { NULL };
     const dv_tensor *const *const results = (const dv_tensor *const *)out;
     const bool wide = f64 && (!f32 || dv__needs_f64(in, nin) || dv__needs_f64(results, nout));
-    dv__loop_tensors_init(from, in, nin, wide, n);
-    dv__loop_tensors_init(to, results, nout, wide, n);
+    dv__loop_tensors_init(from, in, nin, wide);
+    dv__loop_tensors_init(to, results, nout, wide);
     for (int k = 0; k < nin; k++)
         if (n > 1 && from[k].is_scalar)
             dv__block_fill(&rest[k], &from[k], wide);
-    for (int64_t at = 0; at < n; at += DV_BLOCK) {
+    const size_t number_size = wide ? sizeof(double) : sizeof(float);
+    const int64_t in_place = dv__count_elements_in_place(from, nin, to, nout, n);
+    int64_t at = 0;
+    for (int k = 0; k < nin; k++)
+        x[k] = from[k].is_scalar ? (const void *)&rest[k] : (const void *)from[k].data;
+    for (int k = 0; k < nout; k++)
+        y[k] = to[k].data;
+    for (; at < in_place; at += DV_BLOCK) {
+        if (wide)
+            f64((double *const *)y, (const double *const *)x, with);
+        else
+            f32((float *const *)y, (const float *const *)x, with);
+        for (int k = 0; k < nin; k++)
+            x[k] = (const char *)x[k] + (from[k].is_scalar ? 0 : DV_BLOCK * number_size);
+        for (int k = 0; k < nout; k++)
+            y[k] = (char *)y[k] + DV_BLOCK * number_size;
+    }
+    for (; at < n; at += DV_BLOCK) {
         const int64_t count = n - at < DV_BLOCK ? n - at : DV_BLOCK;
         for (int k = 0; k < nin; k++) {
-            const bool direct = from[k].is_compute_type && count == DV_BLOCK && !from[k].is_scalar && !from[k].period;
+            const bool direct = from[k].is_compute_type && count == DV_BLOCK && !from[k].is_scalar;
             x[k] = direct ? (const void *)(from[k].data + at * from[k].item_size) : (const void *)&rest[k];
             if (!direct && (n == 1 || !from[k].is_scalar))
                 dv__block_fetch(isa, &rest[k], &from[k], at, count, wide);
@@ -539,8 +573,8 @@ DV__NOINLINE static void dv__x16_loop_begin(dv__x16_loop *run, const dv_context 
     run->n = nin + nout;
     run->is_one_pass = true;
     run->is_non_temporal = ctx->flags & DV_CTX_EXCEEDS_CACHE;
-    dv__loop_tensors_init(run->side, in, nin, false, elements);
-    dv__loop_tensors_init(run->side + nin, (const dv_tensor *const *)out, nout, false, elements);
+    dv__loop_tensors_init(run->side, in, nin, false);
+    dv__loop_tensors_init(run->side + nin, (const dv_tensor *const *)out, nout, false);
     for (int k = 0; k < run->n; k++) {
         dv__loop_tensor *const side = &run->side[k];
         side->is_scalar = side->is_scalar && elements > 1 && k < nin;
@@ -550,25 +584,17 @@ DV__NOINLINE static void dv__x16_loop_begin(dv__x16_loop *run, const dv_context 
             run->is_one_pass = run->is_one_pass && (side->is_compute_type || side->is_16_bit);
     }
 }
-/* Sets run->cells for the next elements, from `at` on, and returns their number, at most `left`. They end where a repeated
- * input begins again; a block around that position is copied. */
+/* Sets run->cells for the next elements, from `at` on, and returns their number, at most `left`. */
 DV__NOINLINE static int64_t dv__x16_loop_next(dv__x16_loop *run, int64_t at, int64_t left)
 {
     const int64_t most = run->is_one_pass || left < DV__MAX_INT_BLOCKS * DV_BLOCK ? left : DV__MAX_INT_BLOCKS * DV_BLOCK;
-    int64_t count = left < DV_BLOCK ? left : most / DV_BLOCK * DV_BLOCK;
-    for (int k = 0; k < run->nin; k++) {
-        const int64_t period = run->side[k].period, fits = period ? (period - at % period) / DV_BLOCK * DV_BLOCK : count;
-        if (count > DV_BLOCK)
-            count = fits < DV_BLOCK ? DV_BLOCK : fits < count ? fits : count;
-    }
+    const int64_t count = left < DV_BLOCK ? left : most / DV_BLOCK * DV_BLOCK;
     for (int k = 0; k < run->n; k++) {
         const dv__loop_tensor *const side = &run->side[k];
-        const int64_t here = side->period ? at % side->period : at;
-        const bool there = count >= DV_BLOCK && !(side->period && here + count > side->period),
-                   plain = side->is_compute_type || side->is_16_bit;
+        const bool there = count >= DV_BLOCK, plain = side->is_compute_type || side->is_16_bit;
         dv__element_cursor *const cells = &run->cells[k];
         dv__block_buffer part, *const copy = plain ? (dv__block_buffer *)(void *)run->rest[k] : &part;
-        const char *data = side->data + here * side->item_size;
+        const char *data = side->data + at * side->item_size;
         *cells = (dv__element_cursor){ (char *)&run->rest[k], side->is_scalar ? 0 : sizeof(float), DV_DTYPE_f32,
             run->has_bf16_store, false };
         if (side->is_scalar)
@@ -580,8 +606,8 @@ DV__NOINLINE static int64_t dv__x16_loop_next(dv__x16_loop *run, int64_t at, int
         if (plain) {
             cells->item_size = side->item_size, cells->dtype = side->dtype;
             if (there) {
-                cells->at = side->data + here * side->item_size;
-                cells->is_non_temporal = run->is_non_temporal && (k < run->nin ? !side->period : (uintptr_t)cells->at % 64 == 0);
+                cells->at = side->data + at * side->item_size;
+                cells->is_non_temporal = run->is_non_temporal && (k < run->nin || (uintptr_t)cells->at % 64 == 0);
             }
         } else {
             for (int64_t i = 0; i < count && k < run->nin; i += DV_BLOCK)
@@ -785,19 +811,6 @@ static inline bool dv__is_elementwise_dtype(uint32_t dtype)
     default: return false;
     }
 }
-/* True if t has the shape of the last dims of `all`, so that its elements repeat. Leading dims of size 1 do not count. */
-static inline bool dv__is_repeated(const dv_tensor *t, const dv_tensor *all)
-{
-    bool same = true;
-    int32_t i = 0;
-    while (i < t->ndim && t->shape[i] == 1)
-        i++;
-    if (t->ndim - i > all->ndim)
-        return false;
-    for (; i < t->ndim && same; i++)
-        same = t->shape[i] == all->shape[all->ndim - t->ndim + i];
-    return same;
-}
 /* Fails if a tensor is None, has an unsupported dtype, or has a number of elements that the line cannot compute. A contract
  * may accept such tensors. */
 DV__NOINLINE static int dv__elementwise_check_tensors(dv_context *ctx, const dv_tensor *const *out, int nout, const char *outs,
@@ -826,14 +839,13 @@ DV__NOINLINE static int dv__elementwise_check_tensors(dv_context *ctx, const dv_
     return DV_OK;
 }
 
-/* True if each input has as many elements as the result, or one, or the shape of the last dims: the loops over blocks need no
- * other shapes. */
+/* True if each input has as many elements as the result, or one: the loops over blocks take no others. */
 DV__NOINLINE static bool dv__is_plain(const dv_tensor *out, const dv_tensor *const *in, int nin)
 {
     const int64_t n = dv_numel(out);
     bool is_so = true;
     for (int i = 0; i < nin && is_so; i++)
-        is_so = dv_numel(in[i]) == n || dv_numel(in[i]) == 1 || dv__is_repeated(in[i], out);
+        is_so = dv_numel(in[i]) == n || dv_numel(in[i]) == 1;
     return is_so;
 }
 

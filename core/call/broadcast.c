@@ -1,10 +1,13 @@
 /* Calls of a kernel for slices of contiguous tensors that broadcast. A tensor that does not broadcast is an error.
  *
  * Each tensor gets a stride for each dim of the result, 0 where the tensor is repeated. Two neighbouring dims are joined if one
- * stride steps through both in every tensor, as in PyTorch's TensorIterator. If the last joined dim has LONG_ROW elements or
- * more, a slice lies in one row, and nothing is copied: there an input has consecutive elements, or one element. Otherwise a
- * slice has at most SLICE_ELEMENTS elements of the result, and each input with fewer elements than the result is copied for each
- * slice. */
+ * stride steps through both in every tensor, as in PyTorch's TensorIterator. A slice is a range of elements of the result. An
+ * input's part for it is
+ *   - one element, if the input has no more;
+ *   - a range of the input, if the input has the elements of the last dims, as a bias has. A short one is repeated in a buffer,
+ *     once for all slices of a chunk;
+ *   - else a copy. If the last joined dim has LONG_ROW elements or more, each slice lies in one row instead. There an input has
+ *     consecutive elements, or one element, and nothing is copied. */
 #include "call/broadcast.h"
 
 #include <string.h>
@@ -13,16 +16,18 @@
 
 enum {
     MAX_TENSORS = 8,       /* of the inputs, and of the results */
-    SLICE_ELEMENTS = 512,  /* of a slice whose inputs are copied */
-    LONG_ROW = 256,        /* elements of a row that is not copied */
+    SLICE_ELEMENTS = 2048, /* most elements of a slice if some input is in a buffer, and the longest bias that is repeated */
+    LONG_ROW = 1024,
+    FILL_BYTES = 32,
     PARALLEL_GRAIN = 32768 /* least elements of a chunk of dv_parallel_for(), as PyTorch's */
 };
 
 typedef struct broadcast_tensor {
     const dv_tensor *t;
-    size_t frame_offset;          /* offset of the tensor's pointer in the frame, in bytes */
-    int64_t item_size;            /* bytes of an element */
-    bool is_dense;                /* true if the tensor has an element for each one of the result, in the same order */
+    size_t frame_offset; /* offset of the tensor's pointer in the frame, in bytes */
+    int64_t item_size;   /* bytes of an element */
+    int64_t period; /* number of elements of the result after which the tensor is repeated from its start; 0: it is repeated in
+                       another way */
     int64_t strides[DV_MAX_NDIM]; /* in elements, for the dims of broadcast_loop.shape */
 } broadcast_tensor;
 
@@ -33,19 +38,29 @@ typedef struct broadcast_loop {
     dv_kernel_fn kernel;
     size_t n;
     broadcast_tensor tensors[2 * MAX_TENSORS];
-    bool has_long_rows; /* true if each slice lies in one row, and nothing is copied */
+    int64_t size;          /* number of elements of the result */
+    int64_t period, slice; /* slices have at most `slice` elements, and end at each multiple of `period` */
+    bool is_by_row;        /* true if each slice lies in one row, and nothing is copied */
     int32_t ndim;
     int64_t shape[DV_MAX_NDIM]; /* the result's dims after joining */
 } broadcast_loop;
 
 static size_t broadcast_round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/* Sets the strides of a tensor for the dims of the result. A dense one has those of the result. */
+/* Returns the size of a tensor's buffer in bytes. */
+static size_t broadcast_get_buffer_size(const broadcast_tensor *p)
+{
+    return broadcast_round_up((size_t)((p->period + SLICE_ELEMENTS) * p->item_size) + FILL_BYTES);
+}
+
+/* Sets the strides of a tensor for the dims of the result. A tensor with as many elements as the result has those of the result.
+ */
 static void broadcast_set_strides(broadcast_tensor *p, const dv_tensor *out)
 {
+    const bool has_all = dv_numel(p->t) == dv_numel(out);
     int64_t stride = 1;
-    for (int32_t d = out->ndim, e = p->is_dense ? d : p->t->ndim; d-- > 0;) {
-        const int64_t size = p->is_dense ? out->shape[d] : --e < 0 ? 1 : p->t->shape[e];
+    for (int32_t d = out->ndim, e = has_all ? d : p->t->ndim; d-- > 0;) {
+        const int64_t size = has_all ? out->shape[d] : --e < 0 ? 1 : p->t->shape[e];
         p->strides[d] = size == 1 ? 0 : stride;
         stride *= size;
     }
@@ -69,6 +84,51 @@ static void broadcast_join_dims(broadcast_loop *loop)
     loop->ndim = last + 1;
 }
 
+/* Returns the period of a tensor in the joined dims: the product of the last dims, if it has all their elements and is repeated
+ * along the others; 1 for a tensor of one element; 0: it is repeated in another way. */
+static int64_t broadcast_get_period(const broadcast_loop *loop, const broadcast_tensor *p)
+{
+    int64_t period = 1;
+    int32_t d = loop->ndim;
+    while (d > 0 && p->strides[d - 1] == period)
+        period *= loop->shape[--d];
+    while (d > 0 && p->strides[d - 1] == 0)
+        d--;
+    return d ? 0 : period;
+}
+
+/* True if a tensor's part of each slice lies in a buffer. */
+static bool broadcast_is_buffered(const broadcast_loop *loop, const broadcast_tensor *p)
+{
+    return !loop->is_by_row && p->period != 1 && p->period != loop->size && p->period <= SLICE_ELEMENTS;
+}
+
+/* Chooses the slices, from the tensors' periods. Returns the number of bytes that a chunk needs for its frame and buffers. */
+static size_t broadcast_plan_slices(broadcast_loop *loop)
+{
+    const int64_t row = loop->shape[loop->ndim - 1];
+    bool has_buffer = false;
+    size_t bytes = broadcast_round_up(loop->frame_size);
+    loop->is_by_row = false;
+    for (size_t k = 0; k < loop->n; k++) {
+        loop->tensors[k].period = broadcast_get_period(loop, &loop->tensors[k]);
+        loop->is_by_row |= !loop->tensors[k].period && row >= LONG_ROW;
+    }
+    loop->period = loop->is_by_row ? row : loop->size;
+    for (size_t k = 0; k < loop->n; k++) {
+        const broadcast_tensor *const p = &loop->tensors[k];
+        if (broadcast_is_buffered(loop, p)) {
+            has_buffer = true;
+            bytes += broadcast_get_buffer_size(p);
+        } else if (p->period > 1 && p->period < loop->period) {
+            loop->period = p->period;
+        }
+    }
+    const int64_t slices = has_buffer ? (loop->period + SLICE_ELEMENTS - 1) / SLICE_ELEMENTS : 1; /* in a period */
+    loop->slice = (loop->period + slices - 1) / slices;
+    return bytes;
+}
+
 /* Sets index[] to the indices of an element of the result, in the joined dims. Returns the offset, in elements, of the
  * corresponding element of p's tensor. */
 static int64_t broadcast_locate(const broadcast_loop *loop, const broadcast_tensor *p, int64_t element, int64_t *index)
@@ -81,25 +141,34 @@ static int64_t broadcast_locate(const broadcast_loop *loop, const broadcast_tens
     return offset;
 }
 
-/* Copies one element to n places. */
+/* Repeats the first `size` bytes at `to` until `all` bytes are filled. */
+static void broadcast_repeat(char *to, size_t size, size_t all)
+{
+    for (size_t filled = size, more; filled < all; filled += more) {
+        more = filled < all - filled ? filled : all - filled;
+        memcpy(to + filled, to, more);
+    }
+}
+
+/* Copies one element to n places, in steps of FILL_BYTES: up to FILL_BYTES - 1 bytes after the last place are overwritten. */
 static void broadcast_fill(char *to, const char *from, int64_t n, int64_t item_size)
 {
-#define FILL(TYPE)                                                        \
-    {                                                                     \
-        TYPE value;                                                       \
-        memcpy(&value, from, sizeof value);                               \
-        for (int64_t i = 0; i < n; i++)                                   \
-            memcpy(to + i * (int64_t)sizeof value, &value, sizeof value); \
-    }
+    uint64_t word = 0; /* the element, repeated */
+    uint32_t four = 0;
+    uint16_t two = 0;
     switch (item_size) {
-    case 1: memset(to, *from, (size_t)n); break;
-    case 2: FILL(uint16_t) break;
-    case 4: FILL(uint32_t) break;
-    case 8: FILL(uint64_t) break;
+    case 1: word = *(const uint8_t *)from * 0x0101010101010101; break;
+    case 2: memcpy(&two, from, sizeof two), word = two * 0x0001000100010001; break;
+    case 4: memcpy(&four, from, sizeof four), word = four * 0x0000000100000001; break;
+    case 8: memcpy(&word, from, sizeof word); break;
     default:
         for (int64_t i = 0; i < n; i++)
             memcpy(to + i * item_size, from, (size_t)item_size);
+        return;
     }
+    const uint64_t words[FILL_BYTES / sizeof word] = { word, word, word, word };
+    for (int64_t i = 0; i < n * item_size; i += FILL_BYTES)
+        memcpy(to + i, words, FILL_BYTES);
 }
 
 /* Copies an input's elements for `count` elements of the result, from the one at `begin` on. */
@@ -127,40 +196,60 @@ static void broadcast_copy(const broadcast_loop *loop, const broadcast_tensor *p
     }
 }
 
-/* Calls the kernel for the slices of elements [begin, end) of the result. scratch: room for a frame and the copies. */
+/* Sets the view of a tensor for the slice of `count` elements at element `at` of the result. buffer: NULL if the tensor has none.
+ */
+static void broadcast_set_view(
+    const broadcast_loop *loop, const broadcast_tensor *p, int64_t at, const int64_t *count, char *buffer, dv_tensor *view)
+{
+    static const int64_t one = 1;
+    int64_t index[DV_MAX_NDIM];
+    view->shape = count;
+    if (p->period == 1) {
+        view->shape = &one;
+        view->data = p->t->data;
+    } else if (p->period) {
+        view->data = (buffer ? buffer : (char *)p->t->data) + at % p->period * p->item_size;
+    } else if (buffer) {
+        broadcast_copy(loop, p, at, *count, buffer);
+        view->data = buffer;
+    } else {
+        view->data = (char *)p->t->data + broadcast_locate(loop, p, at, index) * p->item_size;
+        view->shape = p->strides[loop->ndim - 1] ? count : &one;
+    }
+}
+
+/* Calls the kernel for the slices of elements [begin, end) of the result. scratch: room for a frame and the buffers. */
 static int broadcast_run_range(void *arg, int64_t begin, int64_t end, void *scratch)
 {
     static const int64_t one = 1;
     const broadcast_loop *loop = arg;
     dv_tensor views[2 * MAX_TENSORS];
-    int64_t count, index[DV_MAX_NDIM];
+    char *buffers[2 * MAX_TENSORS], *room = (char *)scratch + broadcast_round_up(loop->frame_size);
+    int64_t count;
     memcpy(scratch, loop->frame, loop->frame_size);
     for (size_t k = 0; k < loop->n; k++) {
+        const broadcast_tensor *const p = &loop->tensors[k];
         dv_tensor *const view = &views[k];
-        *view = *loop->tensors[k].t;
+        *view = *p->t;
         view->ndim = 1;
         view->strides = &one;
-        memcpy((char *)scratch + loop->tensors[k].frame_offset, &view, sizeof view);
+        memcpy((char *)scratch + p->frame_offset, &view, sizeof view);
+        buffers[k] = broadcast_is_buffered(loop, p) ? room : NULL;
+        if (buffers[k])
+            room += broadcast_get_buffer_size(p);
+        if (buffers[k] && p->period) {
+            const int64_t most = end - begin < loop->slice ? end - begin : loop->slice;
+            memcpy(buffers[k], p->t->data, (size_t)(p->period * p->item_size));
+            broadcast_repeat(buffers[k], (size_t)(p->period * p->item_size), (size_t)((p->period + most) * p->item_size));
+        }
     }
     for (int64_t at = begin; at < end; at += count) {
-        const int64_t row = loop->shape[loop->ndim - 1], most = loop->has_long_rows ? row - at % row : SLICE_ELEMENTS;
-        char *copy = (char *)scratch + broadcast_round_up(loop->frame_size);
-        count = end - at < most ? end - at : most;
-        for (size_t k = 0; k < loop->n; k++) {
-            const broadcast_tensor *p = &loop->tensors[k];
-            int64_t offset = at;
-            views[k].shape = &count;
-            if (!p->is_dense && loop->has_long_rows) {
-                offset = broadcast_locate(loop, p, at, index);
-                views[k].shape = p->strides[loop->ndim - 1] ? &count : &one;
-            }
-            views[k].data = (char *)p->t->data + offset * p->item_size;
-            if (!p->is_dense && !loop->has_long_rows) {
-                broadcast_copy(loop, p, at, count, copy);
-                views[k].data = copy;
-                copy += broadcast_round_up((size_t)(SLICE_ELEMENTS * p->item_size));
-            }
-        }
+        const int64_t in_period = at % loop->period, in_slice = in_period % loop->slice;
+        count = loop->slice - in_slice;
+        count = loop->period - in_period < count ? loop->period - in_period : count;
+        count = end - at < count ? end - at : count;
+        for (size_t k = 0; k < loop->n; k++)
+            broadcast_set_view(loop, &loop->tensors[k], at, &count, buffers[k], &views[k]);
         const int status = loop->kernel(loop->ctx, scratch);
         if (status)
             return status;
@@ -175,10 +264,9 @@ int dv__for_each_broadcast_slice(dv_context *ctx, const void *frame, size_t fram
     const dv_tensor *const out = nouts ? outs->tensor : NULL;
     const int64_t n = out ? dv_numel(out) : 0;
     bool is_whole = n <= PARALLEL_GRAIN; /* true if one call of the kernel with the whole tensors is enough */
-    size_t bytes = broadcast_round_up(frame_size);
     if (!nouts || nouts > MAX_TENSORS || nins > MAX_TENSORS || (out && out->ndim > DV_MAX_NDIM))
         return dv_error(ctx, DV_EINVAL, "DV_FOR_EACH_SLICE: expected 1 to 8 results, at most 8 inputs and at most 64 dims");
-    loop.ctx = ctx, loop.frame = frame, loop.frame_size = frame_size, loop.kernel = kernel, loop.n = nouts + nins;
+    loop.ctx = ctx, loop.frame = frame, loop.frame_size = frame_size, loop.kernel = kernel, loop.n = nouts + nins, loop.size = n;
     for (size_t k = 0; k < loop.n; k++) {
         const dv_slice_field *const given = k < nouts ? &outs[k] : &ins[k - nouts];
         broadcast_tensor *const p = &loop.tensors[k];
@@ -187,13 +275,11 @@ int dv__for_each_broadcast_slice(dv_context *ctx, const void *frame, size_t fram
         if (!p->t)
             return dv_error(ctx, DV_EINVAL, "DV_FOR_EACH_SLICE: tensor %zu is None", k);
         p->item_size = p->t->dtype.bits * p->t->dtype.lanes / 8;
-        p->is_dense = dv_numel(p->t) == n;
-        if (!p->is_dense && (k < nouts || !dv__can_broadcast(p->t, out)))
+        const bool has_all = dv_numel(p->t) == n;
+        if (!has_all && (k < nouts || !dv__can_broadcast(p->t, out)))
             return dv_error(
                 ctx, DV_ESHAPE, "DV_FOR_EACH_SLICE: tensor %zu does not broadcast to the shape of the first result", k);
-        is_whole = is_whole && (p->is_dense || dv_numel(p->t) == 1);
-        if (!p->is_dense)
-            bytes += broadcast_round_up((size_t)(SLICE_ELEMENTS * p->item_size));
+        is_whole = is_whole && (has_all || dv_numel(p->t) == 1);
     }
     if (!n || is_whole)
         return n ? kernel(ctx, frame) : DV_OK;
@@ -202,6 +288,5 @@ int dv__for_each_broadcast_slice(dv_context *ctx, const void *frame, size_t fram
     for (size_t k = 0; k < loop.n; k++)
         broadcast_set_strides(&loop.tensors[k], out);
     broadcast_join_dims(&loop);
-    loop.has_long_rows = loop.shape[loop.ndim - 1] >= LONG_ROW;
-    return dv_parallel_scratch(ctx, 0, n, PARALLEL_GRAIN, bytes, broadcast_run_range, &loop);
+    return dv_parallel_scratch(ctx, 0, n, PARALLEL_GRAIN, broadcast_plan_slices(&loop), broadcast_run_range, &loop);
 }

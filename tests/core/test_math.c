@@ -441,38 +441,6 @@ static void neighbours(void **state)
     }
 }
 
-/* An input with the shape of the last dims: of fewer elements than a block, of more, and of one more; and of another dtype. */
-struct biased {
-    const dv_tensor *x, *bias;
-    dv_tensor *out;
-};
-DV_ELEMENTWISE(biased, struct biased, (x, bias), (out), out = x + bias)
-static void repeated(void **state)
-{
-    int (*const rows[])(dv_context *ctx, const struct biased *a) = ROWS_OF(biased);
-    static const int64_t widths[] = { 3, 64, 65, 131 };
-    (void)state;
-    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-        for (size_t w = 0; w < sizeof widths / sizeof *widths && can_run(r); w++) {
-            const int64_t shape[] = { 5, widths[w] }, strides[] = { widths[w], 1 }, n = 5 * widths[w];
-            float x[5 * 131], out[5 * 131], bias[131];
-            int32_t whole[131];
-            for (int64_t i = 0; i < n; i++)
-                x[i] = (float)i;
-            for (int64_t i = 0; i < widths[w]; i++)
-                whole[i] = (int32_t)(1000 * i), bias[i] = (float)whole[i];
-            dv_tensor tx = tensor_of(x, DV_DTYPE_f32, shape), to = tensor_of(out, DV_DTYPE_f32, shape);
-            const dv_tensor tb = tensor_of(bias, DV_DTYPE_f32, &widths[w]), tw = tensor_of(whole, DV_DTYPE_i32, &widths[w]);
-            tx.ndim = to.ndim = 2;
-            tx.strides = to.strides = strides;
-            for (int k = 0; k < 2; k++) {
-                assert_int_equal(rows[r](other_context(), &(struct biased){ &tx, k ? &tw : &tb, &to }), DV_OK);
-                for (int64_t i = 0; i < n; i++)
-                    assert_true(out[i] == x[i] + bias[i % widths[w]]);
-            }
-        }
-}
-
 /* X(name, dovetail's, the oracle, limit, largest |x|) */
 #define F64(X)                                                           \
     X(exp, dv_exp(x), expl((long double)x), 0.97, 760)                   \
@@ -536,7 +504,6 @@ int main(void)
 #define ENTRY64(NAME, ...) cmocka_unit_test(NAME##_f64),
 #define ENTRY_OF_TYPE(NAME, ...) cmocka_unit_test(NAME##_of_type),
     const struct CMUnitTest tests[] = { F32(ENTRY32) F64(ENTRY64) OF_TYPES cmocka_unit_test(one_line), cmocka_unit_test(lines),
-        cmocka_unit_test(in_place), cmocka_unit_test(misfits), cmocka_unit_test(repeated), cmocka_unit_test(neighbours),
-        cmocka_unit_test(edges) };
+        cmocka_unit_test(in_place), cmocka_unit_test(misfits), cmocka_unit_test(neighbours), cmocka_unit_test(edges) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

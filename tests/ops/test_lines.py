@@ -107,8 +107,8 @@ def test_an_input_that_repeats(lines, isa, dtype, name):
 
 
 def shapes_that_broadcast(numbers, count):
-    """Shapes of `count` tensors of 0 to 5 dims. Rows are short, or longer than those that are copied."""
-    size = numbers.choice([[1, 2, 3, 5], [1, 7, 64, 70], [1, 1, 300, 700], [0, 1, 2, 9]])
+    """Shapes of `count` tensors of 0 to 5 dims. Rows are short, or longer than those that are copied, or than a repeated bias."""
+    size = numbers.choice([[1, 2, 3, 5], [1, 7, 64, 70], [1, 2, 45, 2500], [1, 1, 300, 1100], [0, 1, 2, 9]])
     shape = [int(numbers.choice(size)) if numbers.random() < 0.6 or d < 3 else 1 for d in range(5)]
     while numpy.prod(shape) > 200_000:
         shape[shape.index(max(shape))] = 1
@@ -130,10 +130,10 @@ def test_inputs_that_broadcast(lines, isa, dtype, other, threads):
             shapes = list(shapes_that_broadcast(numbers, 3))
             x, z = (draw(dtype, *shape, seed=k) for k, shape in enumerate((shapes[0], shapes[2])))
             y = draw(numpy.float32, *shapes[1]) if other is numpy.float32 else numbers.integers(0, 9 if other is not numpy.bool_ else 2, shapes[1]).astype(other)
-            whole = [numpy.ascontiguousarray(t) for t in numpy.broadcast_arrays(x, y, z)]
+            whole = [t.copy() for t in numpy.broadcast_arrays(x, y, z)]
             with numpy.errstate(all="ignore"):
                 for found, exact in zip(lines.mix(x, y, z), lines.mix(*whole)):
-                    assert found.shape == whole[0].shape and numpy.array_equal(found.view(numpy.uint8), exact.view(numpy.uint8)), (shapes, dtype)
+                    assert found.shape == whole[0].shape and found.tobytes() == exact.tobytes(), (shapes, dtype)
                 real = [t.astype(numpy.float64 if {dtype, other} & {numpy.float64, numpy.int64} else numpy.float32) for t in (x, z)]
                 same(lines.mix(x, y, z)[1], numpy.broadcast_to(real[0] - real[1], whole[0].shape))
     finally:
@@ -148,7 +148,7 @@ def test_broadcast_of_a_kernel_of_ones_own(lines):
         x, y = numpy.ascontiguousarray(x), numpy.ascontiguousarray(y)
         numpy.testing.assert_array_equal(lines.wide(x, y), x + y)
     x = numpy.ones((300, 400), numpy.complex128)
-    with pytest.raises(ValueError, match="lines::wide: this slice of 400 elements fails"):
+    with pytest.raises(ValueError, match="lines::wide: this slice of [0-9]+ elements fails"):
         lines.wide(x, x[:, :1], False, True)
     with pytest.raises(ValueError, match="lines::wide: DV_FOR_EACH_SLICE: tensor 1 does not broadcast to the shape of the first result"):
         lines.wide(x[:1], x, True)

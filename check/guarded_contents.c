@@ -97,6 +97,8 @@ static bool guarded_contents_try_convert_elements(
     const int64_t size = dv_dtype_bytes(from_tensor->dtype, 1);
     char *bytes = malloc((size_t)((high - low + 1) * size) + 1), *origin = bytes ? bytes - low * size : NULL;
     dv_dtype from_component = from_tensor->dtype, to_component = to_tensor->dtype;
+    const bool copies_bytes = dv_dtype_key(from_tensor->dtype) == dv_dtype_key(to_tensor->dtype) &&
+        from_tensor->dtype.bits * from_tensor->dtype.lanes >= 8;
     const int ncomponents = check_get_component_count_and_dtype(&from_component);
     check_get_component_count_and_dtype(&to_component);
     if (bytes)
@@ -107,9 +109,9 @@ static bool guarded_contents_try_convert_elements(
             at += index[d] * from_strides[d];
             to += index[d] * to_strides[d];
         }
-        if (dv_dtype_key(from_tensor->dtype) == dv_dtype_key(to_tensor->dtype))
+        if (copies_bytes)
             memcpy((char *)to_first + to * size, origin + at * size, (size_t)size);
-        for (int k = 0; dv_dtype_key(from_tensor->dtype) != dv_dtype_key(to_tensor->dtype) && k < ncomponents; k++)
+        for (int k = 0; !copies_bytes && k < ncomponents; k++)
             check_element_put(
                 to_first, to * ncomponents + k, to_component, check_element_get(origin, at * ncomponents + k, from_component));
         for (int32_t d = to_tensor->ndim; d-- > 0 && ++index[d] == to_tensor->shape[d];)

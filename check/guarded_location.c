@@ -4,17 +4,19 @@
 
 #include "guarded.h"
 
-/* Sets is_element for each byte of a tensor's memory that belongs to an element. low: offset of the lowest element in elements.
- */
+/* Sets is_element for each byte of a tensor's memory that belongs to an element. low: offset of the lowest element in elements, of
+ * `size` bytes each, also if an element has fewer bits than a byte. */
 static void guarded_location_mark_element_bytes(
     const check_tensor *t, const int64_t *strides, int64_t size, int64_t low, bool *is_element)
 {
     int64_t index[CHECK_MAX_DIMS] = { 0 };
     for (int64_t n = check_tensor_numel(t); n-- > 0;) {
-        int64_t at = -low;
+        const int64_t bits = t->dtype.bits * t->dtype.lanes;
+        int64_t at = 0;
         for (int32_t d = 0; d < t->ndim; d++)
             at += index[d] * strides[d];
-        memset(is_element + at * size, true, (size_t)size);
+        at = bits < 8 ? (at * bits - (at < 0 ? 7 : 0)) / 8 : at * size; /* rounded down */
+        memset(is_element + at - low * size, true, (size_t)size);
         for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
             index[d] = 0;
     }

@@ -235,7 +235,7 @@ static void memory_check_stray_writes(check_job *job, const check_case *c)
 enum {
     MAX_OVERSIZED_CASES = 2,
     MAX_SMALL_ELEMENTS = 256,
-    OVERSIZED_MS = 50,
+    OVERSIZED_MS = 100,
     EXIT_TOO_SLOW = 78,
     EXIT_NO_MEMORY = 79,
     MAX_DATA_BYTES = 1 << 30
@@ -249,7 +249,7 @@ enum overflow_outcome {
 static const char *const overflow_omissions[] = {
     [OVERFLOW_NO_CASE] = "indices past 2^31: no small case could be made so large",
     [OVERFLOW_NO_MEMORY] = "indices past 2^31: neither the system nor a call had memory for them",
-    [OVERFLOW_TOO_SLOW] = "indices past 2^31 beyond what a call touches in its first 50 ms",
+    [OVERFLOW_TOO_SLOW] = "indices past 2^31 beyond what a call touches in its first 100 ms",
 };
 
 /* Ends the process of an oversized call that takes too long. Handler of SIGPROF. */
@@ -334,8 +334,9 @@ static enum overflow_outcome memory_test_wide_strides(check_job *job, const chec
     static check_guarded_call call;
     enum overflow_outcome outcome = OVERFLOW_NO_CASE;
     for (size_t i = 0; i < c->ntensors && job->result->outcome == CHECK_OUTCOME_PASS; i++)
-        if (c->tensors[i].present && check_tensor_numel(&c->tensors[i]) &&
-            check_tensor_numel(&c->tensors[i]) <= MAX_SMALL_ELEMENTS && check_find_wide_stride_dim(&c->tensors[i]) >= 0) {
+        if (c->tensors[i].present && c->tensors[i].dtype.bits * c->tensors[i].dtype.lanes >= 8 &&
+            check_tensor_numel(&c->tensors[i]) && check_tensor_numel(&c->tensors[i]) <= MAX_SMALL_ELEMENTS &&
+            check_find_wide_stride_dim(&c->tensors[i]) >= 0) {
             variant = *c;
             variant.tensors[i].layout = CHECK_LAYOUT_WIDE_STRIDE;
             variant.tensors[i].layout_variant = dim_choice % 2;

@@ -47,11 +47,12 @@ typedef struct build {
     bool is_out_named; /* true if the caller gave the output's name, or named one source; else the output is named after the
                           library */
     cli_temp temp;
-    int out_folder;        /* the folder of the output, as a descriptor */
-    cli_cache cache;       /* --cached: the cache entry that the binary becomes; unused without --cached */
-    cli_text dependencies; /* the output of -MMD: the included files */
-    cli_text messages;     /* the compilers' output */
-    cli_text report, json; /* the check's results: operators and kernels */
+    int out_folder;          /* the folder of the output, as a descriptor */
+    cli_cache cache;         /* --cached: the cache entry that the binary becomes; unused without --cached */
+    const char *export_list; /* path of the linker's version script, for C++ and CUDA */
+    cli_text dependencies;   /* the output of -MMD: the included files */
+    cli_text messages;       /* the compilers' output */
+    cli_text report, json;   /* the check's results: operators and kernels */
     double seconds;
     off_t size;
 } build;
@@ -506,14 +507,33 @@ static int build_collect_dependencies(build *b, size_t source_index)
     return error ? cli_fail("the compiler did not say what it included: %s", strerror(error)) : CLI_OK;
 }
 
+#define BUILD_STRING_(x) #x
+/* clang-format off */
+#define BUILD_STRING(x) BUILD_STRING_(x)
+/* clang-format on */
+static const char library_symbol[] = "dovetail_library_" BUILD_STRING(DV_ABI_MAJOR);
+
+/* Writes the linker's version script, by which the binary exports only the library's symbol: templates of the C++ standard
+ * library are visible in spite of -fvisibility=hidden. Returns a status. */
+static int build_write_export_list(build *b)
+{
+    char *text = cli_format("{ global: %s; local: *; };\n", library_symbol);
+    b->export_list = build_keep_forever(cli_format("%s/exports.map", b->temp.path));
+    const int error = cli_write_file(b->export_list, text, strlen(text));
+    free(text);
+    return error ? cli_fail("cannot write '%s': %s", b->export_list, strerror(error)) : CLI_OK;
+}
+
 /* Appends the command that links the objects, or compiles and links the sources if there are no objects. */
 static void build_append_link_command(build *b, build_words *w)
 {
     const build_words *files = b->objects.n ? &b->objects : &b->sources;
     const enum language language = b->uses_language[LANGUAGE_CPP] ? LANGUAGE_CPP : LANGUAGE_C;
     build_append_c_command(b, w, language);
-    if (b->uses_language[LANGUAGE_CPP])
+    if (b->uses_language[LANGUAGE_CPP]) {
         BUILD_WORDS_PUSH(w, "-static-libstdc++", "-static-libgcc"); /* the binary needs libc and libm only */
+        build_words_append(w, build_keep_forever(cli_format("-Wl,--version-script=%s", b->export_list)));
+    }
     if (!b->objects.n)
         build_append_dependency_flags(b, w, 0);
     if (build_is_stripped(b))
@@ -532,7 +552,7 @@ static void build_append_cuda_link_command(build *b, build_words *w)
 {
     BUILD_WORDS_PUSH(w, b->nvcc, "-shared", "-cudart", "static", "-o", b->binary_path);
     build_words_append_all(w, b->objects.data, b->objects.n);
-    BUILD_WORDS_PUSH(w, "-Xlinker",
+    BUILD_WORDS_PUSH(w, "-Xlinker", build_keep_forever(cli_format("--version-script=%s", b->export_list)), "-Xlinker",
         build_is_stripped(b) ? "--as-needed,-z,defs,--exclude-libs,ALL,-s" : "--as-needed,-z,defs,--exclude-libs,ALL");
     build_append_linker_options(b, w, LANGUAGE_CUDA);
     build_words_append(w, "-lm");
@@ -653,6 +673,8 @@ static int build_compile_and_link(build *b)
     int status = CLI_OK;
     for (size_t i = 0; objects && i < b->sources.n && !status; i++)
         status = build_compile_object(b, i);
+    if (!status && (cuda || b->uses_language[LANGUAGE_CPP]))
+        status = build_write_export_list(b);
     if (!status) {
         if (cuda)
             build_append_cuda_link_command(b, &w);
@@ -669,12 +691,6 @@ static int build_compile_and_link(build *b)
 }
 
 /* ---- Checking what came out ---------------------------------------------------------------------------------------------- */
-
-#define BUILD_STRING_(x) #x
-/* clang-format off */
-#define BUILD_STRING(x) BUILD_STRING_(x)
-/* clang-format on */
-static const char library_symbol[] = "dovetail_library_" BUILD_STRING(DV_ABI_MAJOR);
 
 /* True if a symbol was added by instrumentation: sanitizers, coverage, profiles. */
 static bool build_is_instrumentation_symbol(const char *name)
@@ -1162,8 +1178,11 @@ static int build_check_binary(build *b)
         status = cli_fail("the binary crashed while it was loaded (signal %d, %s)", code - 128, strsignal(code - 128));
     else if (code == INSPECT_REFUSED)
         status = cli_fail("%s", out.data);
-    else if (code)
-        status = cli_fail("the binary was built but cannot be used: %s", out.size ? out.data : "it could not be checked");
+    else if (code || !out.size)
+        status = cli_fail("the binary was built but cannot be used: %s",
+            out.size   ? out.data
+                : code ? "it could not be checked"
+                       : "it ends the process while it is loaded, by exit(0)");
     else {
         const char *report = out.data + strlen(out.data) + 1, *warnings = report + strlen(report) + 1;
         cli_text_append_str(&b->report, report);

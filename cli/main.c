@@ -84,10 +84,23 @@ static int main_print_flags(int argc, char **argv)
     return CLI_OK;
 }
 
+static pid_t main_pid;
+
+/* Reports that a library has ended this process by exit(): main() ends it by _exit(). Does nothing in a forked process. */
+static void main_report_exit_of_library(void)
+{
+    if (getpid() != main_pid)
+        return;
+    cli_fail("a library has ended the process, by exit()");
+    _exit(CLI_FAILED);
+}
+
 /* Parses the arguments after the verb and runs the verb. Returns an exit status. */
 static int main_run_verb(const cli_verb *verb, int argc, char **argv)
 {
     cli_args args;
+    main_pid = getpid();
+    atexit(main_report_exit_of_library);
     for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
         if (!strcmp(argv[i], "--help") ||
             !strcmp(argv[i], "-h")) { /* --help has effect even if the rest of the command line is wrong */

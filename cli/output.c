@@ -23,10 +23,14 @@ void cli_begin_json_output(void)
     if (fd < 0)
         fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     document = fd < 0 ? NULL : fdopen(fd, "w");
-    if (document)
-        dup2(STDERR_FILENO, STDOUT_FILENO);
-    else if (fd >= 0)
-        close(fd);
+    if (!document) {
+        if (fd >= 0)
+            close(fd);
+    } else if (dup2(STDERR_FILENO, STDOUT_FILENO) < 0) { /* stderr is closed */
+        const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        dup2(null, STDOUT_FILENO);
+        close(null);
+    }
 }
 
 int cli_get_document_descriptor(void) { return document ? fileno(document) : STDOUT_FILENO; }
@@ -35,8 +39,9 @@ void cli_print_document(const char *json) { fprintf(document ? document : stdout
 
 bool cli_try_flush_output(void)
 {
-    const bool has_failed = document && (fflush(document) || ferror(document));
-    return !fflush(stdout) && !ferror(stdout) && !has_failed;
+    FILE *to = document ? document : stdout;
+    fflush(stdout); /* beside a document, this is only what libraries print */
+    return !fflush(to) && !ferror(to);
 }
 
 void *cli_realloc_array(void *old, size_t n, size_t element_size)
@@ -44,7 +49,7 @@ void *cli_realloc_array(void *old, size_t n, size_t element_size)
     void *p = n > SIZE_MAX / element_size ? NULL : realloc(old, n > 0 ? n * element_size : 1);
     if (!p) {
         fputs("dovetail: error: out of memory\n", stderr);
-        exit(CLI_FAILED);
+        _exit(CLI_FAILED);
     }
     return p;
 }

@@ -32,8 +32,9 @@
  * Each tensor is read and written by its own dtype (double to bf16 and f16 by way of float, as in PyTorch); f32, bf16, f16, f64,
  * i8, i16, i32, i64, u8 and bool may be mixed. The line is computed in double if a tensor is f64, i32 or i64, else in float:
  * integers are exact up to 2^53, and slower than in a loop of your own. A bool is 0 or 1, whatever its byte. A result that is an
- * integer is cut to its range. Inputs broadcast to the shape of the first result, as a bias of rows does: sizes count, not the
- * contract's names. An output may be one of the inputs, but may not overlap an input in another way. */
+ * integer is cut to its range. Inputs have the shape of the first result or broadcast to it, as a bias of rows does: sizes count,
+ * not the contract's names. All tensors are contiguous; another one, which strided() or .takes lets through, is an error. An
+ * output may be one of the inputs, but may not overlap an input in another way. */
 #ifndef DOVETAIL_ELEMENTWISE_H
 #define DOVETAIL_ELEMENTWISE_H
 
@@ -811,30 +812,53 @@ static inline bool dv__is_elementwise_dtype(uint32_t dtype)
     default: return false;
     }
 }
-/* Fails if a tensor is None, has an unsupported dtype, or has a number of elements that the line cannot compute. A contract
- * may accept such tensors. */
+static inline bool dv__is_contiguous(const dv_tensor *t)
+{
+    bool is_so = true;
+    int64_t stride = 1;
+    for (int32_t i = t->ndim; i-- > 0; stride *= t->shape[i])
+        is_so = is_so && (t->strides[i] == stride || t->shape[i] <= 1);
+    return is_so || stride == 0;
+}
+/* Fails if a tensor is None, has an unsupported dtype or layout, or a shape that the line cannot compute. A contract may accept
+ * such tensors. */
 DV__NOINLINE static int dv__elementwise_check_tensors(dv_context *ctx, const dv_tensor *const *out, int nout, const char *outs,
     const dv_tensor *const *in, int nin, const char *ins)
 {
+    static const char *const codes[] = { "i", "u", "f", "opaque", "bf", "c", "bool" }; /* DLPack's DLDataTypeCode */
     const int64_t n = out[0] ? dv_numel(out[0]) : 0;
     for (int i = 0; i < nout + nin; i++) {
         const bool result = i < nout;
         const dv_tensor *const t = result ? out[i] : in[i - nout];
-        const bool fits = t && (dv_numel(t) == n || (!result && (dv_numel(t) == 1 || dv__can_broadcast(t, out[0]))));
-        if (fits && dv__is_elementwise_dtype(dv_dtype_key(t->dtype)))
+        const bool fits = t && (result ? dv_numel(t) == n : dv_numel(t) == 1 || (out[0] && dv__can_broadcast(t, out[0])));
+        if (fits && dv__is_elementwise_dtype(dv_dtype_key(t->dtype)) && dv__is_contiguous(t))
             continue;
         const char *name;
         const int size = dv__elementwise_get_name(result ? outs : ins, result ? i : i - nout, &name);
         if (!t)
             return dv_error(ctx, DV_EINVAL, "an elementwise kernel needs '%.*s', which is None", size, name);
-        if (!fits)
+        if (!fits && result)
             return dv_error(ctx, DV_EINVAL,
-                "an elementwise kernel needs as many elements of '%.*s' as of its first result: %lld%s, found %lld", size, name,
-                (long long)n, result ? "" : " (or a shape that broadcasts to its; with .split, to that of a slice)",
-                (long long)dv_numel(t));
-        return dv_error(ctx, DV_EINVAL,
-            "an elementwise kernel needs '%.*s' of a number type or bool, found type code %d of %d bits", size, name,
-            t->dtype.code, t->dtype.bits);
+                "an elementwise kernel needs as many elements of '%.*s' as of its first result: %lld, found %lld", size, name,
+                (long long)n, (long long)dv_numel(t));
+        if (!fits) {
+            char expected[256], found[256];
+            dv__print_shape(out[0], expected, sizeof expected);
+            dv__print_shape(t, found, sizeof found);
+            return dv_error(ctx, DV_EINVAL,
+                "an elementwise kernel needs '%.*s' of a shape that broadcasts to %s, that of its first result (with .split, of "
+                "a slice "
+                "of it), found %s",
+                size, name, expected, found);
+        }
+        if (dv__is_elementwise_dtype(dv_dtype_key(t->dtype)))
+            return dv_error(ctx, DV_EINVAL,
+                "an elementwise kernel needs a contiguous '%.*s', found other strides: strided() and last_contiguous() in the "
+                "contract, "
+                "or .takes, allow them",
+                size, name);
+        return dv_error(ctx, DV_EINVAL, "an elementwise kernel needs '%.*s' of a number type or bool, found %s%d", size, name,
+            t->dtype.code < 7 ? codes[t->dtype.code] : "another type of bits: ", t->dtype.bits);
     }
     return DV_OK;
 }

@@ -389,9 +389,10 @@ enum dv_context_flags {
 
 typedef int (*dv_range_fn)(void *arg, int64_t begin, int64_t end);
 typedef int (*dv_scratch_fn)(void *arg, int64_t begin, int64_t end, void *scratch);
-typedef struct dv_slice_field { /* a tensor of DV_FOR_EACH_SLICE(), and the offset of its field in the frame, in bytes */
+typedef struct dv_slice_field { /* a tensor of DV_FOR_EACH_SLICE() */
     const dv_tensor *tensor;
-    size_t offset;
+    const char *name; /* of its field in the frame */
+    size_t offset;    /* of the field, in bytes */
 } dv_slice_field;
 
 /* The functions that the runtime provides to kernels. New entries are added at the end only. Kernels call them through the
@@ -557,6 +558,15 @@ DV_INLINE float dv__f32_from_bits(uint32_t bits)
     return x;
 }
 
+/* Prints a shape as "[2, 3]", cut to the size of `to`. */
+static inline void dv__print_shape(const dv_tensor *t, char *to, size_t size)
+{
+    size_t n = (size_t)__builtin_snprintf(to, size, "[");
+    for (int32_t i = 0; i < t->ndim && n < size; i++)
+        n += (size_t)__builtin_snprintf(to + n, size - n, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
+    if (n < size)
+        __builtin_snprintf(to + n, size - n, "]");
+}
 /* True if t broadcasts to the shape of `out`: each of its dims, counted from the last, has the size of that dim, or 1. */
 static inline bool dv__can_broadcast(const dv_tensor *t, const dv_tensor *out)
 {
@@ -583,23 +593,26 @@ static inline bool dv__can_broadcast(const dv_tensor *t, const dv_tensor *out)
  *         return DV_FOR_EACH_SLICE(ctx, struct add, a, (x, y), (out), add_slice);
  *     }
  *
- * The names are fields of the struct: inputs, then results, which have the shape of the first one; at most eight of each. In rows
- * of 256 elements or more the tensors of a slice lie where they are; inputs with shorter rows are copied, 512 elements at a time.
- * The slices depend on the shapes only. A call of at most 32,768 elements that needs no copy is one slice, with the tensors as
- * they are. Returns the first status of the kernel that is not 0, or sets the error itself. For `kernel` the rules of a chunk of
- * dv_parallel_for() hold. */
-#define DV_FOR_EACH_SLICE(CTX, FRAME, A, INS, OUTS, KERNEL) \
-    dv__for_each_slice(                                     \
-        CTX, A, sizeof(FRAME), (dv_kernel_fn)(KERNEL), DV__SLICE_FIELDS(FRAME, A, OUTS), DV__SLICE_FIELDS(FRAME, A, INS))
+ * The names are fields of the struct: inputs, then results, which have as many elements as the first one; at most eight of each.
+ * Elements have one byte or more. A bias of at most 2,048 elements is repeated, and another input with rows of less than 1,024
+ * elements is copied, for 2,048 elements at a time; all other tensors of a slice lie where they are. The slices depend on the
+ * shapes only. Returns the first status of the kernel that is not 0, or sets the error itself. For `kernel` the rules of a chunk
+ * of dv_parallel_for() hold. In C++ there is no DV_FOR_EACH_SLICE. */
+#ifndef __cplusplus
+#define DV_FOR_EACH_SLICE(CTX, FRAME, A, INS, OUTS, KERNEL)                                              \
+    dv__for_each_slice(CTX, A, sizeof(FRAME),                                                            \
+        (dv_kernel_fn)(void (*)(void)) _Generic(KERNEL, int (*)(dv_context *, const FRAME *): (KERNEL)), \
+        DV__SLICE_FIELDS(FRAME, A, OUTS), DV__SLICE_FIELDS(FRAME, A, INS))
 #define DV__SLICE_FIELDS(FRAME, A, NAMES)                        \
     (const dv_slice_field[]){ DV__SLICE_LIST(FRAME, A, NAMES) }, \
         sizeof((const dv_slice_field[]){ DV__SLICE_LIST(FRAME, A, NAMES) }) / sizeof(dv_slice_field)
 #define DV__SLICE_LIST(FRAME, A, NAMES) DV__SLICE_MAP(DV__SLICE_FIELD, (FRAME, A), DV__SLICE_NAMES NAMES)
 #define DV__SLICE_MAP(...) DV__MAP(__VA_ARGS__)
 #define DV__SLICE_NAMES(...) __VA_ARGS__
-#define DV__SLICE_FIELD(FRAME_A, NAME) { DV__SLICE_SECOND FRAME_A->NAME, offsetof(DV__SLICE_FIRST FRAME_A, NAME) },
+#define DV__SLICE_FIELD(FRAME_A, NAME) { DV__SLICE_SECOND FRAME_A->NAME, #NAME, offsetof(DV__SLICE_FIRST FRAME_A, NAME) },
 #define DV__SLICE_FIRST(FIRST, SECOND) FIRST
 #define DV__SLICE_SECOND(FIRST, SECOND) (SECOND)
+#endif
 /* Runs a kernel for each element alone, on a runtime without for_each_slice. Returns a status. */
 DV__COLD int dv__for_each_element(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel,
     const dv_slice_field *outs, size_t nouts, const dv_slice_field *ins, size_t nins)
@@ -609,6 +622,12 @@ DV__COLD int dv__for_each_element(dv_context *ctx, const void *frame, size_t fra
     const int64_t n = dv_numel(out);
     char *const copy = (char *)dv_alloc(ctx, frame_size, 64);
     int status = copy && nouts + nins <= 16 ? DV_OK : DV_ENOMEM;
+    for (size_t k = 0; k < nouts + nins && !status; k++) {
+        const dv_slice_field *const field = k < nouts ? &outs[k] : &ins[k - nouts];
+        if (!field->tensor || field->tensor->dtype.bits < 8 ||
+            (k < nouts ? dv_numel(field->tensor) != n : !dv__can_broadcast(field->tensor, out)))
+            status = dv_error(ctx, DV_ESHAPE, "DV_FOR_EACH_SLICE: '%s' does not fit '%s'", field->name, outs->name);
+    }
     for (int64_t i = 0; i < n && !status; i++) {
         dv_tensor views[16];
         memcpy(copy, frame, frame_size);

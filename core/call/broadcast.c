@@ -81,7 +81,9 @@ static void broadcast_join_dims(broadcast_loop *loop)
         for (size_t k = 0; k < loop->n; k++)
             loop->tensors[k].strides[last] = loop->tensors[k].strides[d];
     }
-    loop->ndim = last + 1;
+    loop->ndim = last < 0 ? 1 : last + 1;
+    for (size_t k = 0; k < loop->n && last < 0; k++) /* one element */
+        loop->shape[0] = 1, loop->tensors[k].strides[0] = 0;
 }
 
 /* Returns the period of a tensor in the joined dims: the product of the last dims, if it has all their elements and is repeated
@@ -257,32 +259,49 @@ static int broadcast_run_range(void *arg, int64_t begin, int64_t end, void *scra
     return DV_OK;
 }
 
+/* Fails if a tensor cannot be divided into slices of the first result. Returns a status. */
+static int broadcast_check_field(dv_context *ctx, const dv_slice_field *field, const dv_slice_field *first, bool is_result)
+{
+    const dv_tensor *const t = field->tensor, *const out = first->tensor;
+    char found[128], expected[128];
+    if (!t)
+        return dv_error(ctx, DV_EINVAL, "DV_FOR_EACH_SLICE: expected a tensor '%s', found None", field->name);
+    if (t->dtype.bits * t->dtype.lanes % 8)
+        return dv_error(ctx, DV_EINVAL, "DV_FOR_EACH_SLICE: expected elements of whole bytes in '%s', found %s", field->name,
+            dv_dtype_name(t->dtype));
+    if (!dv_tensor_is_contiguous(t))
+        return dv_error(ctx, DV_EINVAL, "DV_FOR_EACH_SLICE: expected a contiguous '%s', found other strides", field->name);
+    if (is_result ? dv_numel(t) == dv_numel(out) : dv__can_broadcast(t, out))
+        return DV_OK;
+    dv__print_shape(t, found, sizeof found);
+    dv__print_shape(out, expected, sizeof expected);
+    return dv_error(ctx, DV_ESHAPE,
+        is_result ? "DV_FOR_EACH_SLICE: expected '%s' with as many elements as '%s', which has the shape %s, found %s"
+                  : "DV_FOR_EACH_SLICE: expected '%s' of a shape that broadcasts to that of '%s', %s, found %s",
+        field->name, first->name, expected, found);
+}
+
 int dv__for_each_broadcast_slice(dv_context *ctx, const void *frame, size_t frame_size, dv_kernel_fn kernel,
     const dv_slice_field *outs, size_t nouts, const dv_slice_field *ins, size_t nins)
 {
     broadcast_loop loop; /* 9 KB: only the part that is used is set */
     const dv_tensor *const out = nouts ? outs->tensor : NULL;
     const int64_t n = out ? dv_numel(out) : 0;
-    bool is_whole = n <= PARALLEL_GRAIN; /* true if one call of the kernel with the whole tensors is enough */
     if (!nouts || nouts > MAX_TENSORS || nins > MAX_TENSORS || (out && out->ndim > DV_MAX_NDIM))
         return dv_error(ctx, DV_EINVAL, "DV_FOR_EACH_SLICE: expected 1 to 8 results, at most 8 inputs and at most 64 dims");
     loop.ctx = ctx, loop.frame = frame, loop.frame_size = frame_size, loop.kernel = kernel, loop.n = nouts + nins, loop.size = n;
     for (size_t k = 0; k < loop.n; k++) {
         const dv_slice_field *const given = k < nouts ? &outs[k] : &ins[k - nouts];
         broadcast_tensor *const p = &loop.tensors[k];
+        const int status = broadcast_check_field(ctx, given, outs, k < nouts);
+        if (status)
+            return status;
         p->t = given->tensor;
         p->frame_offset = given->offset;
-        if (!p->t)
-            return dv_error(ctx, DV_EINVAL, "DV_FOR_EACH_SLICE: tensor %zu is None", k);
         p->item_size = p->t->dtype.bits * p->t->dtype.lanes / 8;
-        const bool has_all = dv_numel(p->t) == n;
-        if (!has_all && (k < nouts || !dv__can_broadcast(p->t, out)))
-            return dv_error(
-                ctx, DV_ESHAPE, "DV_FOR_EACH_SLICE: tensor %zu does not broadcast to the shape of the first result", k);
-        is_whole = is_whole && (has_all || dv_numel(p->t) == 1);
     }
-    if (!n || is_whole)
-        return n ? kernel(ctx, frame) : DV_OK;
+    if (!n)
+        return DV_OK;
     loop.ndim = out->ndim;
     memcpy(loop.shape, out->shape, sizeof *loop.shape * (size_t)out->ndim);
     for (size_t k = 0; k < loop.n; k++)

@@ -74,9 +74,8 @@ int dv__check_slot_tensor(const dv__call *c, size_t slot, int64_t element_index,
 
 int dv__call_vrecord_error(dv__call *c, int status, const char *format, va_list args)
 {
-    if (!status)
-        return DV_OK;
     int expected = 0;
+    status = status ? status : DV_EKERNEL;
     if (atomic_compare_exchange_strong(&c->has_error, &expected, 1)) {
         vsnprintf(c->message, sizeof c->message, format, args);
         atomic_store_explicit(&c->status, status, memory_order_release);

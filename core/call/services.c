@@ -1,7 +1,7 @@
 /* The functions that a kernel calls through its context. A context is the first member of a dv__slice, which points to its
  * call.
  *
- * Errors, parallel_for and random may be used from any thread, the other functions from the kernel's own thread only. */
+ * Errors and parallel_for may be used from any thread, the other functions from the kernel's own thread only. */
 #include "call/services.h"
 
 #include "base/memory.h"
@@ -346,6 +346,10 @@ static int service_reserve_random_for_slice(
     dv_context *ctx, const dv_generator *generator, uint64_t ndraws, uint64_t *seed, uint64_t *offset)
 {
     dv__slice *s = service_get_slice(ctx);
+    if (s->in_chunk_loop)
+        return dv__call_record_error(s->call, DV_EINVAL,
+            "dv_random: called in a chunk of dv_parallel_for, whose order is not the same in each call: reserve the numbers of "
+            "all chunks before the loop");
     if (s->index < 0)
         return service_reserve_random(s->call, generator, ndraws, seed, offset);
     dv__call *c = s->call;

@@ -12,7 +12,7 @@ static uint64_t element_read_bits(const void *data, int64_t i, unsigned width)
         memcpy(&u, bytes + i * (width / 8), width / 8);
     for (unsigned k = 0; width < 8 && k < width; k++) {
         const int64_t at = i * (int64_t)width + k;
-        u |= (uint64_t)(bytes[at / 8] >> at % 8 & 1) << k;
+        u |= (uint64_t)(bytes[at >> 3] >> (at & 7) & 1) << k;
     }
     return u;
 }
@@ -24,7 +24,7 @@ static void element_write_bits(void *data, int64_t i, unsigned width, uint64_t v
         memcpy(bytes + i * (width / 8), &value, width / 8);
     for (unsigned k = 0; width < 8 && k < width; k++) {
         const int64_t at = i * (int64_t)width + k;
-        bytes[at / 8] = (uint8_t)((bytes[at / 8] & ~(1u << at % 8)) | (unsigned)(value >> k & 1) << at % 8);
+        bytes[at >> 3] = (uint8_t)((bytes[at >> 3] & ~(1u << (at & 7))) | (unsigned)(value >> k & 1) << (at & 7));
     }
 }
 

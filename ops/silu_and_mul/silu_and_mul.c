@@ -15,11 +15,13 @@ DV_ELEMENTWISE(line, struct halves, (gate, up), (out), out = dv_silu(gate) * up)
 
 static int silu_and_mul_row(dv_context *ctx, const struct silu_and_mul *a, int (*line)(dv_context *ctx, const struct halves *a))
 {
+    static const int64_t one = 1;
     const int64_t n = last_dim(a->out), rows = dv_numel_leading(a->out, a->out->ndim - 1);
     int status = DV_OK;
     for (int64_t r = 0; r < rows && !status; r++) {
         dv_tensor gate = row_of(a->x, 2 * r, n), up = row_of(a->x, 2 * r + 1, n), out = row_of(a->out, r, n);
         gate.shape = up.shape = out.shape = &n;
+        gate.strides = up.strides = out.strides = &one;
         gate.ndim = up.ndim = out.ndim = 1;
         status = line(ctx, &(struct halves){ &gate, &up, &out });
     }

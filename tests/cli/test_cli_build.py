@@ -236,6 +236,18 @@ DV_LIBRARY(cpp_ops, &dv_op_add);
 
 
 @pytest.mark.skipif(not shutil.which("c++"), reason="needs a C++ compiler")
+@pytest.mark.parametrize("statement", ["std::cerr << 1 << std::endl;", 'std::vector<std::string> w; w.emplace_back("abc"); s = w[0];',
+                                       "std::ostringstream o; o << 2.5; s = o.str();", 'std::regex_match(s, std::regex("a+"));', "s = std::to_string(*std::make_shared<int>(3));"])
+def test_cpp_of_the_standard_library(dovetail, statement):
+    """Its templates are visible whatever -fvisibility says; the binary exports only its own symbol."""
+    headers = "".join(f"#include <{name}>\n" for name in ("iostream", "memory", "regex", "sstream", "string", "vector"))
+    dovetail.write("add.c", ADD.replace("FUNCTION", "add_cpp"))
+    dovetail.write("kernel.cpp", headers + CPP.replace("try {", "try {\n std::string s;\n" + statement))
+    dovetail("build")
+    assert symbols(dovetail.folder / "cpp_ops.so") == ["dovetail_library_1"]
+
+
+@pytest.mark.skipif(not shutil.which("c++"), reason="needs a C++ compiler")
 def test_cpp(dovetail):
     """A kernel in C++ beside its declaration in C; the binary still needs libc and libm only."""
     dovetail.write("add.c", ADD.replace("FUNCTION", "add_cpp")), dovetail.write("kernel.cpp", CPP)

@@ -1,4 +1,5 @@
 """info, list, explain and bench, on the project of `dovetail new` and on the shipped operators."""
+import json
 import re
 import subprocess
 
@@ -100,6 +101,24 @@ def test_what_a_library_prints_is_not_in_the_document(dovetail, words, prints):
     result = dovetail(words[0], "--json", *words[1:], code=None)
     assert isinstance(result.json, dict) and "loud at load" in result.err
     assert result.code == (1 if prints and words[0] == "check" else 0)
+
+
+def test_a_document_without_stderr(dovetail):
+    """With a closed stderr what a library prints is lost; with a full one the document is right all the same."""
+    dovetail.write("loud.c", LOUD.replace("PRINT", ""))
+    dovetail("build", "loud.c", "-o", "loud.so")
+    for words in ("2>&-", "2>/dev/full"):
+        done = subprocess.run(["sh", "-c", f'exec "$0" info --json loud.so {words}', dovetail.command], cwd=dovetail.folder, capture_output=True, text=True)
+        assert json.loads(done.stdout)["ok"] and done.returncode == 0, (words, done)
+
+
+def test_a_library_that_ends_the_process(dovetail):
+    source = LOUD.replace("PRINT", "").replace('printf("loud at load\\n");', "if (getenv(\"ENDS\")) exit(0);").replace("#include <stdio.h>", "#include <stdio.h>\n#include <stdlib.h>")
+    dovetail.write("loud.c", source)
+    dovetail("build", "loud.c", "-o", "loud.so")
+    for words in (["info", "loud.so"], ["list", "--json", "loud.so"], ["explain", "loud.so", "loud::f", "f32[3]"]):
+        assert "a library has ended the process, by exit()" in dovetail(*words, env={"ENDS": "1"}, code=1).err
+    assert "it ends the process while it is loaded, by exit(0)" in dovetail("build", "loud.c", env={"ENDS": "1"}, code=1).err
 
 
 # ---- info, list ---------------------------------------------------------------------------------------------------------------------------

@@ -395,17 +395,31 @@ static void misfits(void **state)
     float x[40] = { 0 }, out[41] = { 0 };
     const dv_tensor tx = tensor_of(x, DV_DTYPE_f32, &n), short_x = tensor_of(x, DV_DTYPE_f32, &less),
                     one_x = tensor_of(x, DV_DTYPE_f32, &one), strange = tensor_of(x, DV_DTYPE_u16, &n);
-    dv_tensor to = tensor_of(out, DV_DTYPE_f32, &n);
+    static const int64_t two_dims[] = { 40, 1 }, ones[] = { 1, 1 }, two = 2;
+    dv_tensor to = tensor_of(out, DV_DTYPE_f32, &n), turned = tensor_of(x, DV_DTYPE_f32, two_dims), wide = tx;
+    turned.ndim = 2;
+    turned.strides = ones;
+    wide.strides = &two;
     (void)state;
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &one_x, 0, &to }), DV_OK);
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &short_x, 0, &to }), DV_EINVAL);
     assert_string_equal(misfit,
-        "an elementwise kernel needs as many elements of 'i' as of its first result: 40 (or a shape that broadcasts "
-        "to its; with .split, to that of a slice), found 39");
+        "an elementwise kernel needs 'i' of a shape that broadcasts to [40], that of its first result (with .split, of a slice "
+        "of "
+        "it), found [39]");
+    assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &turned, 0, &to }), DV_EINVAL);
+    assert_string_equal(misfit,
+        "an elementwise kernel needs 'i' of a shape that broadcasts to [40], that of its first result (with .split, of a slice "
+        "of "
+        "it), found [40, 1]");
+    assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &wide, 0, &to }), DV_EINVAL);
+    assert_string_equal(misfit,
+        "an elementwise kernel needs a contiguous 'i', found other strides: strided() and last_contiguous() in the contract, or "
+        ".takes, allow them");
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ NULL, &tx, 0, &to }), DV_EINVAL);
     assert_string_equal(misfit, "an elementwise kernel needs 'x', which is None");
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &strange, 0, &to }), DV_EINVAL);
-    assert_string_equal(misfit, "an elementwise kernel needs 'i' of a number type or bool, found type code 1 of 16 bits");
+    assert_string_equal(misfit, "an elementwise kernel needs 'i' of a number type or bool, found u16");
 }
 
 /* An element's bits are the same whatever the others of its block are. */

@@ -49,6 +49,29 @@ static int wide(dv_context *ctx, const struct wide *a)
 }
 DV_OPERATOR(wide, struct wide, (x, y, shifted, fails, out), .schema = "wide(Tensor x, Tensor y, bool shifted=False, bool fails=False) -> Tensor out",
     .contract = "x[*a]:c128, y[*b]:c128 -> out[broadcast(*a, *b)]:c128", .kernels = DV_KERNELS(DV_KERNEL(struct wide, "cpu", "c128", wide)));
+struct free { const dv_tensor *x, *y; dv_tensor *out; };
+DV_ELEMENTWISE(free_line, struct free, (x, y), (out), out = x + y)
+DV_OPERATOR(free, struct free, (x, y, out), .schema = "free(Tensor x, Tensor y) -> Tensor out", .contract = "x[*s]:f32, y[*t]:f32 -> out[*s]:f32",
+    .kernels = DV_KERNELS(DV_ELEMENTWISE_KERNELS(struct free, free_line, "f32", .flags = 0)));
+struct loose { const dv_tensor *x; dv_tensor *out; };
+DV_ELEMENTWISE(loose_line, struct loose, (x), (out), out = x + 1)
+DV_OPERATOR(loose, struct loose, (x, out), .schema = "loose(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32; strided(x)",
+    .kernels = DV_KERNELS(DV_ELEMENTWISE_KERNELS(struct loose, loose_line, "f32", .flags = 0)));
+struct dims { const dv_tensor *x, *y; bool draws, fails; dv_tensor *out; };
+static int dims_slice(dv_context *ctx, const struct dims *a)
+{
+    uint64_t seed, offset;
+    if (a->draws && dv_random(ctx, NULL, 4, &seed, &offset))
+        return DV_EINVAL;
+    if (a->fails)
+        return dv_error(ctx, 0, "a status of 0");
+    for (int64_t i = 0; i < a->out->shape[0]; i++)
+        ((float *)a->out->data)[i] = a->x->ndim == 1 && a->y->ndim == 1 && a->out->ndim == 1;
+    return DV_OK;
+}
+static int dims(dv_context *ctx, const struct dims *a) { return DV_FOR_EACH_SLICE(ctx, struct dims, a, (x, y), (out), dims_slice); }
+DV_OPERATOR(dims, struct dims, (x, y, draws, fails, out), .schema = "dims(Tensor x, Tensor y, bool draws=False, bool fails=False) -> Tensor out",
+    .contract = "x[*s]:f32, y[*s]:f32 -> out[*s]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct dims, "cpu", "f32", dims)));
 struct cut { const dv_tensor *x, *y; dv_tensor *out; };
 DV_ELEMENTWISE(cut, struct cut, (x, y), (out), out = x - y)
 DV_OPERATOR(cut, struct cut, (x, y, out), .schema = "cut(Tensor x, Tensor y) -> Tensor out", .contract = "x[*s]:T, y[*s]:T -> out[*s]:T; parallel(*s)",
@@ -67,7 +90,7 @@ TWO(two);
 TWO(chosen);
 OWN(own);
 OWN(angle);
-DV_LIBRARY(lines, &dv_op_cut, &dv_op_rows, &dv_op_mix, &dv_op_wide, &dv_op_sum, &dv_op_two, &dv_op_chosen, &dv_op_own, &dv_op_angle);
+DV_LIBRARY(lines, &dv_op_free, &dv_op_loose, &dv_op_dims, &dv_op_cut, &dv_op_rows, &dv_op_mix, &dv_op_wide, &dv_op_sum, &dv_op_two, &dv_op_chosen, &dv_op_own, &dv_op_angle);
 """
 TYPES = [numpy.float32, numpy.float64, ml_dtypes.bfloat16, numpy.float16]
 
@@ -150,8 +173,25 @@ def test_broadcast_of_a_kernel_of_ones_own(lines):
     x = numpy.ones((300, 400), numpy.complex128)
     with pytest.raises(ValueError, match="lines::wide: this slice of [0-9]+ elements fails"):
         lines.wide(x, x[:, :1], False, True)
-    with pytest.raises(ValueError, match="lines::wide: DV_FOR_EACH_SLICE: tensor 1 does not broadcast to the shape of the first result"):
+    with pytest.raises(ValueError, match=r"lines::wide: DV_FOR_EACH_SLICE: expected 'out' of a shape that broadcasts to that of 'x', \[1, 400\], found \[300, 400\]"):
         lines.wide(x[:1], x, True)
+
+
+def test_misfits(lines):
+    """Shapes that only have the same number of elements, and tensors that are not contiguous, are errors; slices always have one dim."""
+    x = numpy.arange(42, dtype=numpy.float32).reshape(6, 7)
+    with pytest.raises(ValueError, match=r"needs 'y' of a shape that broadcasts to \[6, 7\].*, found \[7, 6\]"):
+        lines.free(x, x.reshape(7, 6))
+    with pytest.raises(ValueError, match="lines::loose: an elementwise kernel needs a contiguous 'x'"):
+        lines.loose(x.T)
+    assert (lines.loose(x) == x + 1).all()
+    for shape in [(), (1,), (1, 40), (3, 1, 5), (70, 600)]:
+        y = numpy.ones(shape, numpy.float32)
+        assert lines.dims(y, y).tolist() == numpy.ones(shape).tolist()
+    with pytest.raises(ValueError, match="lines::dims: dv_random: called in a chunk of dv_parallel_for"):
+        lines.dims(y, y, draws=True)
+    with pytest.raises(dovetail.DovetailError, match="lines::dims: a status of 0"):
+        lines.dims(y, y, fails=True)
 
 
 def view_of(x, numbers):

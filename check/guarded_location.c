@@ -4,8 +4,8 @@
 
 #include "guarded.h"
 
-/* Sets is_element for each byte of a tensor's memory that belongs to an element. low: offset of the lowest element in elements, of
- * `size` bytes each, also if an element has fewer bits than a byte. */
+/* Sets is_element for each byte of a tensor's memory that belongs to an element. low: offset of the lowest element in elements,
+ * of `size` bytes each, also if an element has fewer bits than a byte. */
 static void guarded_location_mark_element_bytes(
     const check_tensor *t, const int64_t *strides, int64_t size, int64_t low, bool *is_element)
 {

@@ -858,9 +858,9 @@ typedef struct check_result {
     bool worker_started;    /* true once the supervisor has forked the worker */
     bool timer_was_blocked; /* true: the supervisor had to end an endless loop, because the worker's own timer did not */
     bool forked_in_call;    /* true: the kernel forked, and its call also returned in the new process */
-    bool left_child;        /* true: a child process that the kernel started still ran after its call, so the worker has ended */
-    char kind[40];      /* short name of the failure, as "read past the end"; it must stay the same while the case is shrunk */
-    char message[1024]; /* message of the failure, or the reason for "not checked" */
+    bool left_child; /* true: after the kernel's call a child process that it had started still ran, so the worker ended itself */
+    char kind[40];   /* short name of the failure, as "read past the end"; it must stay the same while the case is shrunk */
+    char message[1024];            /* message of the failure, or the reason for "not checked" */
     uint32_t also_reported_faults; /* enum check_fault_kind bits: faults of these kinds also are failures of this property from
                                       now on */
     char fault_condition[80];  /* condition that is appended to the messages of such faults: "when the first dv_alloc() fails" */
@@ -944,13 +944,14 @@ int check_get_stdout_bytes(void); /* returns the number of bytes written to stdo
 int check_fork(void);
 /* Returns zeroed memory that forked processes share with this one; NULL, with errno, if that fails. The caller unmaps it. */
 void *check_map_shared_memory(size_t bytes);
-/* Denies this process and its descendants all signals to process `pid`, by a filter of system calls (seccomp(2)). An orphan has
- * its new parent for a moment before PR_SET_PDEATHSIG ends it. Without the filter, a kernel that kills its parent again and again
- * can kill the checker in that moment. Does nothing where the system has no such filters. */
+/* From now on neither this process nor its descendants can send a signal to process `pid`: a filter of system calls (seccomp(2))
+ * refuses the call. When a process's parent dies, its new parent is for a moment the checker, until PR_SET_PDEATHSIG ends the
+ * process; a kernel that kills its parent again and again would kill the checker in that moment. The filter cannot be removed,
+ * and refuses no signal to all processes (kill(-1)) or to a group. Does nothing on a system without such filters. */
 void check_deny_signals_to(pid_t pid);
-/* Ends this process if a kernel, not the checker, forked it, or if a kernel has left a running child process, so that no more of
- * them gather. Called after each call of a kernel. */
-void check_exit_if_kernel_forked(void);
+/* Ends this process if it is a copy that a kernel forked, or if a kernel has left a child process that still runs: else such
+ * children would accumulate, one for each call. Called after each call of a kernel. */
+void check_exit_if_kernel_left_process(void);
 /* Makes `job` the current job of this process. in_process: this process is the checker's own (--in-process), so that it gets no
  * limits and keeps its descriptors. */
 void check_job_begin(check_job *job, bool in_process);

@@ -73,7 +73,7 @@ int check_gradient_call_forward(gradient_point *point, size_t moved_tensor, cons
         dv_set_seed(1);
     const int status = dv_call(
         point->op->op, point->v.values, point->op->nargs, point->slots + point->op->nargs, point->op->nresults, host);
-    check_exit_if_kernel_forked();
+    check_exit_if_kernel_left_process();
     return check_try_move_result_lists(point->op, point->slots + point->op->nargs, point->listed) ? status : DV_ELIMIT;
 }
 

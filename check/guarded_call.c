@@ -336,7 +336,7 @@ void check_guarded_call_run(check_guarded_call *call, const check_case *c)
         .random = call->pass_generator_values ? guarded_host_random : NULL,
         .test = &m->hooks };
     call->status = dv_call(call->op->op, m->values.values, c->nargs, call->results, call->op->nresults, &m->host);
-    check_exit_if_kernel_forked();
+    check_exit_if_kernel_left_process();
     if (!check_try_move_result_lists(call->op, call->results, call->list_tensors))
         call->status = DV_ELIMIT;
     call->kernel_declined = call->status == DV_ENOKERNEL && !call->kernel_ran && kernel_index;

@@ -175,8 +175,9 @@ int check_fork(void)
     return pid;
 }
 
-/* True if this process has a child process that still runs after MAX_CHILD_END_MS. A child that only calls _exit() needs a moment
- * for that. Of a child that has ended, which hides later ones here, the property "values" tells. */
+/* True if a child of this process still runs after MAX_CHILD_END_MS, more than a child needs that only calls _exit(). Misses a
+ * running child if an earlier one has ended and nobody has waited for that, since the system reports it first. The property
+ * "values" reports such an ended child. */
 static bool job_has_running_child(void)
 {
     enum { MAX_CHILD_END_MS = 100 };
@@ -190,7 +191,7 @@ static bool job_has_running_child(void)
     return true;
 }
 
-void check_exit_if_kernel_forked(void)
+void check_exit_if_kernel_left_process(void)
 {
     if (!checker_pid_of_child)
         return;

@@ -258,7 +258,7 @@ void check_unguarded_call_run(check_unguarded_call *call)
         if (call->saved[i].bytes)
             memcpy(call->saved[i].data, call->saved[i].copy, call->saved[i].bytes);
     call->status = dv_call(call->op->op, call->values.values, call->c->nargs, call->results, call->op->nresults, &call->host);
-    check_exit_if_kernel_forked();
+    check_exit_if_kernel_left_process();
     if (!check_try_move_result_lists(call->op, call->results, call->list_tensors))
         call->status = DV_ELIMIT;
 }

@@ -513,8 +513,8 @@ static int build_collect_dependencies(build *b, size_t source_index)
 /* clang-format on */
 static const char library_symbol[] = "dovetail_library_" BUILD_STRING(DV_ABI_MAJOR);
 
-/* Writes the linker's version script, by which the binary exports only the library's symbol: templates of the C++ standard
- * library are visible in spite of -fvisibility=hidden. Returns a status. */
+/* Writes a version script for the linker, which exports only the symbol that DV_LIBRARY defines: templates of the C++ standard
+ * library stay visible in spite of -fvisibility=hidden. Returns a status. */
 static int build_write_export_list(build *b)
 {
     char *text = cli_format("{ global: %s; local: *; };\n", library_symbol);

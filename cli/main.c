@@ -86,7 +86,8 @@ static int main_print_flags(int argc, char **argv)
 
 static pid_t main_pid;
 
-/* Reports that a library has ended this process by exit(): main() ends it by _exit(). Does nothing in a forked process. */
+/* A handler for atexit(): reports that a library has called exit(), since main() itself ends the process by _exit(). Does nothing
+ * in a forked process. */
 static void main_report_exit_of_library(void)
 {
     if (getpid() != main_pid)

@@ -133,8 +133,9 @@ DV_TARGET_AVX2 DV_INLINE void dv__load_avx2(dv_lanes *to, const void *from, uint
         }
     }
 }
-/* Rounds 8 floats to bf16, in the lower halves of 32 bits, with the bits of dv_f32_to_bf16(). */
-DV_TARGET_AVX2 DV_INLINE dv__u32x8 dv__bf16_words_x8(dv__f32x8 x)
+/* Rounds 8 floats to bf16, bit for bit as dv_f32_to_bf16() does. Returns 8 numbers of 32 bits, whose lower 16 bits are the bf16
+ * and whose upper bits are 0. */
+DV_TARGET_AVX2 DV_INLINE dv__u32x8 dv__bf16_in_u32_x8(dv__f32x8 x)
 {
     const dv__u32x8 u = (dv__u32x8)x, high = u >> 16, nan = (dv__u32x8)(x != x);
     return (((u + 0x7fff + (high & 1)) >> 16) & ~nan) | ((high | 0x40) & nan);
@@ -151,7 +152,7 @@ DV_TARGET_AVX2 DV_INLINE void dv__store_avx2(void *to, const dv_lanes *from, uin
         dv__u16x16 both;
         __asm__("vpackusdw %2, %1, %0\n\tvpermq $0xd8, %0, %0"
             : "=x"(both)
-            : "x"(dv__bf16_words_x8(x[0])), "x"(dv__bf16_words_x8(x[1])));
+            : "x"(dv__bf16_in_u32_x8(x[0])), "x"(dv__bf16_in_u32_x8(x[1])));
         *(dv__u16x16 *)to = both;
     }
 }
@@ -425,9 +426,9 @@ DV__NOINLINE static void dv__block_fill(
             to->f32[i] = (float)x;
 }
 
-/* Returns the number of elements, in whole blocks, that a loop computes in place: all of them if each tensor has the dtype that
- * the loop computes in, or is an input of one element; else 0. */
-DV__NOINLINE static int64_t dv__count_elements_in_place(
+/* Returns how many of the n elements a loop can read and write where they lie in the tensors, without conversion: n rounded down
+ * to whole blocks if each tensor has the dtype that the loop computes in, or is an input of one element; else 0. */
+DV__NOINLINE static int64_t dv__count_direct_elements(
     const dv__loop_tensor *in, int nin, const dv__loop_tensor *out, int nout, int64_t n)
 {
     bool all = n > 1;
@@ -454,13 +455,13 @@ DV_INLINE void dv_for_each_block(const dv_isa_functions *isa, int64_t n, dv_tens
         if (n > 1 && from[k].is_scalar)
             dv__block_fill(&rest[k], &from[k], wide);
     const size_t number_size = wide ? sizeof(double) : sizeof(float);
-    const int64_t in_place = dv__count_elements_in_place(from, nin, to, nout, n);
+    const int64_t direct_elements = dv__count_direct_elements(from, nin, to, nout, n);
     int64_t at = 0;
     for (int k = 0; k < nin; k++)
         x[k] = from[k].is_scalar ? (const void *)&rest[k] : (const void *)from[k].data;
     for (int k = 0; k < nout; k++)
         y[k] = to[k].data;
-    for (; at < in_place; at += DV_BLOCK) {
+    for (; at < direct_elements; at += DV_BLOCK) {
         if (wide)
             f64((double *const *)y, (const double *const *)x, with);
         else
@@ -846,10 +847,10 @@ DV__NOINLINE static int dv__elementwise_check_tensors(dv_context *ctx, const dv_
             dv__print_shape(out[0], expected, sizeof expected);
             dv__print_shape(t, found, sizeof found);
             return dv_error(ctx, DV_EINVAL,
-                "an elementwise kernel needs '%.*s' of a shape that broadcasts to %s, that of its first result (with .split, of "
-                "a slice "
-                "of it), found %s",
-                size, name, expected, found);
+                "an elementwise kernel: '%.*s' has the shape %s, which does not broadcast to %s, the shape of the first result "
+                "(with .split, of "
+                "a slice of it: name in the contract the dims that both have)",
+                size, name, found, expected);
         }
         if (dv__is_elementwise_dtype(dv_dtype_key(t->dtype)))
             return dv_error(ctx, DV_EINVAL,

@@ -594,10 +594,11 @@ static inline bool dv__can_broadcast(const dv_tensor *t, const dv_tensor *out)
  *     }
  *
  * The names are fields of the struct: inputs, then results, which have as many elements as the first one; at most eight of each.
- * Elements have one byte or more. A bias of at most 2,048 elements is repeated, and another input with rows of less than 1,024
- * elements is copied, for 2,048 elements at a time; all other tensors of a slice lie where they are. The slices depend on the
- * shapes only. Returns the first status of the kernel that is not 0, or sets the error itself. For `kernel` the rules of a chunk
- * of dv_parallel_for() hold. In C++ there is no DV_FOR_EACH_SLICE. */
+ * Elements have one byte or more. Two kinds of inputs that broadcast are copied to a buffer: a bias, whose shape is the last dims
+ * of the result, of at most 2,048 elements, once for many slices; and any other input of several elements if the result's rows
+ * have less than 1,024 elements, for 2,048 elements at a time. All other tensors are used where they lie. The slices depend on
+ * the shapes only, not on the threads. Returns the first status of the kernel that is not 0, or sets the error itself. For
+ * `kernel` the rules of a chunk of dv_parallel_for() hold. In C++ there is no DV_FOR_EACH_SLICE. */
 #ifndef __cplusplus
 #define DV_FOR_EACH_SLICE(CTX, FRAME, A, INS, OUTS, KERNEL)                                              \
     dv__for_each_slice(CTX, A, sizeof(FRAME),                                                            \
@@ -619,13 +620,13 @@ DV__COLD int dv__for_each_element(dv_context *ctx, const void *frame, size_t fra
 {
     static const int64_t one = 1;
     const dv_tensor *const out = outs->tensor;
-    const int64_t n = dv_numel(out);
+    const int64_t n = out ? dv_numel(out) : 0;
     char *const copy = (char *)dv_alloc(ctx, frame_size, 64);
     int status = copy && nouts + nins <= 16 ? DV_OK : DV_ENOMEM;
     for (size_t k = 0; k < nouts + nins && !status; k++) {
         const dv_slice_field *const field = k < nouts ? &outs[k] : &ins[k - nouts];
         if (!field->tensor || field->tensor->dtype.bits < 8 ||
-            (k < nouts ? dv_numel(field->tensor) != n : !dv__can_broadcast(field->tensor, out)))
+            (k < nouts ? dv_numel(field->tensor) != n : dv_numel(field->tensor) != 1 && !dv__can_broadcast(field->tensor, out)))
             status = dv_error(ctx, DV_ESHAPE, "DV_FOR_EACH_SLICE: '%s' does not fit '%s'", field->name, outs->name);
     }
     for (int64_t i = 0; i < n && !status; i++) {

@@ -1,13 +1,14 @@
-/* Calls of a kernel for slices of contiguous tensors that broadcast. A tensor that does not broadcast is an error.
+/* Calls a kernel function once for each slice of tensors that broadcast. All tensors are contiguous; a tensor that does not
+ * broadcast to the first result is an error. A slice here is a range of the result's elements.
  *
- * Each tensor gets a stride for each dim of the result, 0 where the tensor is repeated. Two neighbouring dims are joined if one
- * stride steps through both in every tensor, as in PyTorch's TensorIterator. A slice is a range of elements of the result. An
- * input's part for it is
- *   - one element, if the input has no more;
- *   - a range of the input, if the input has the elements of the last dims, as a bias has. A short one is repeated in a buffer,
- *     once for all slices of a chunk;
- *   - else a copy. If the last joined dim has LONG_ROW elements or more, each slice lies in one row instead. There an input has
- *     consecutive elements, or one element, and nothing is copied. */
+ * For each dim of the result a tensor has a stride: 0 where the tensor is broadcast. Two neighbouring dims are joined if in every
+ * tensor one stride steps through both, as in PyTorch's TensorIterator. For each slice the function gets, of an input,
+ *   - one element, if the input has only one;
+ *   - a pointer into the input, if the input's shape is the last dims of the result, as a bias's is, or all of them. A bias of at
+ *     most SLICE_ELEMENTS is repeated in a buffer, once for each chunk, and the pointer points into the buffer;
+ *   - else a copy of the elements that the slice needs.
+ * If some input would be copied and the last joined dim has LONG_ROW elements or more, no slice goes beyond a row of that dim.
+ * Within a row each input has stride 1 or 0, so no buffer is needed. */
 #include "call/broadcast.h"
 
 #include <string.h>
@@ -26,8 +27,8 @@ typedef struct broadcast_tensor {
     const dv_tensor *t;
     size_t frame_offset; /* offset of the tensor's pointer in the frame, in bytes */
     int64_t item_size;   /* bytes of an element */
-    int64_t period; /* number of elements of the result after which the tensor is repeated from its start; 0: it is repeated in
-                       another way */
+    int64_t period;      /* element i of the result uses element i % period of the tensor: 1 for a tensor of one element, and the
+                            result's number of elements for a tensor that has as many; 0: there is no such period */
     int64_t strides[DV_MAX_NDIM]; /* in elements, for the dims of broadcast_loop.shape */
 } broadcast_tensor;
 
@@ -36,11 +37,12 @@ typedef struct broadcast_loop {
     const void *frame;
     size_t frame_size;
     dv_kernel_fn kernel;
-    size_t n;
+    size_t n; /* number of tensors */
     broadcast_tensor tensors[2 * MAX_TENSORS];
-    int64_t size;          /* number of elements of the result */
-    int64_t period, slice; /* slices have at most `slice` elements, and end at each multiple of `period` */
-    bool is_by_row;        /* true if each slice lies in one row, and nothing is copied */
+    int64_t size;     /* number of elements of the result */
+    int64_t slice;    /* most elements of a slice */
+    int64_t boundary; /* no slice goes beyond a multiple of this number of elements */
+    bool is_by_row;   /* true if no slice goes beyond a row of the last joined dim, so that nothing is copied */
     int32_t ndim;
     int64_t shape[DV_MAX_NDIM]; /* the result's dims after joining */
 } broadcast_loop;
@@ -86,8 +88,8 @@ static void broadcast_join_dims(broadcast_loop *loop)
         loop->shape[0] = 1, loop->tensors[k].strides[0] = 0;
 }
 
-/* Returns the period of a tensor in the joined dims: the product of the last dims, if it has all their elements and is repeated
- * along the others; 1 for a tensor of one element; 0: it is repeated in another way. */
+/* Returns the period of a tensor: the product of the last joined dims, if the tensor has all their elements and is broadcast
+ * along the others; 1 for a tensor of one element; 0: there is none. */
 static int64_t broadcast_get_period(const broadcast_loop *loop, const broadcast_tensor *p)
 {
     int64_t period = 1;
@@ -99,35 +101,40 @@ static int64_t broadcast_get_period(const broadcast_loop *loop, const broadcast_
     return d ? 0 : period;
 }
 
-/* True if a tensor's part of each slice lies in a buffer. */
-static bool broadcast_is_buffered(const broadcast_loop *loop, const broadcast_tensor *p)
+/* True if the kernel function gets this input from a buffer of the chunk, as repetitions or as a copy. */
+static bool broadcast_needs_buffer(const broadcast_loop *loop, const broadcast_tensor *p)
 {
     return !loop->is_by_row && p->period != 1 && p->period != loop->size && p->period <= SLICE_ELEMENTS;
 }
 
-/* Chooses the slices, from the tensors' periods. Returns the number of bytes that a chunk needs for its frame and buffers. */
-static size_t broadcast_plan_slices(broadcast_loop *loop)
+/* Sets the periods of the tensors, and with them the size and the boundary of slices. */
+static void broadcast_set_slices(broadcast_loop *loop)
 {
     const int64_t row = loop->shape[loop->ndim - 1];
     bool has_buffer = false;
-    size_t bytes = broadcast_round_up(loop->frame_size);
     loop->is_by_row = false;
     for (size_t k = 0; k < loop->n; k++) {
         loop->tensors[k].period = broadcast_get_period(loop, &loop->tensors[k]);
         loop->is_by_row |= !loop->tensors[k].period && row >= LONG_ROW;
     }
-    loop->period = loop->is_by_row ? row : loop->size;
+    loop->boundary = loop->is_by_row ? row : loop->size;
     for (size_t k = 0; k < loop->n; k++) {
         const broadcast_tensor *const p = &loop->tensors[k];
-        if (broadcast_is_buffered(loop, p)) {
-            has_buffer = true;
-            bytes += broadcast_get_buffer_size(p);
-        } else if (p->period > 1 && p->period < loop->period) {
-            loop->period = p->period;
-        }
+        const bool is_buffered = broadcast_needs_buffer(loop, p);
+        has_buffer |= is_buffered;
+        if (!is_buffered && p->period > 1 && p->period < loop->boundary)
+            loop->boundary = p->period;
     }
-    const int64_t slices = has_buffer ? (loop->period + SLICE_ELEMENTS - 1) / SLICE_ELEMENTS : 1; /* in a period */
-    loop->slice = (loop->period + slices - 1) / slices;
+    const int64_t slices = has_buffer ? (loop->boundary + SLICE_ELEMENTS - 1) / SLICE_ELEMENTS : 1; /* up to a boundary */
+    loop->slice = (loop->boundary + slices - 1) / slices;
+}
+
+/* Returns the bytes of scratch for each chunk: its copy of the frame, and its buffers. */
+static size_t broadcast_get_scratch_size(const broadcast_loop *loop)
+{
+    size_t bytes = broadcast_round_up(loop->frame_size);
+    for (size_t k = 0; k < loop->n; k++)
+        bytes += broadcast_needs_buffer(loop, &loop->tensors[k]) ? broadcast_get_buffer_size(&loop->tensors[k]) : 0;
     return bytes;
 }
 
@@ -143,16 +150,17 @@ static int64_t broadcast_locate(const broadcast_loop *loop, const broadcast_tens
     return offset;
 }
 
-/* Repeats the first `size` bytes at `to` until `all` bytes are filled. */
-static void broadcast_repeat(char *to, size_t size, size_t all)
+/* The first `size` bytes of the buffer are filled: repeats them until `total` bytes are. */
+static void broadcast_repeat(char *buffer, size_t size, size_t total)
 {
-    for (size_t filled = size, more; filled < all; filled += more) {
-        more = filled < all - filled ? filled : all - filled;
-        memcpy(to + filled, to, more);
+    for (size_t filled = size, more; filled < total; filled += more) {
+        more = filled < total - filled ? filled : total - filled;
+        memcpy(buffer + filled, buffer, more);
     }
 }
 
-/* Copies one element to n places, in steps of FILL_BYTES: up to FILL_BYTES - 1 bytes after the last place are overwritten. */
+/* Copies one element to n adjacent places. The buffer needs FILL_BYTES - 1 spare bytes after the last place, which may be
+ * overwritten. */
 static void broadcast_fill(char *to, const char *from, int64_t n, int64_t item_size)
 {
     uint64_t word = 0; /* the element, repeated */
@@ -236,7 +244,7 @@ static int broadcast_run_range(void *arg, int64_t begin, int64_t end, void *scra
         view->ndim = 1;
         view->strides = &one;
         memcpy((char *)scratch + p->frame_offset, &view, sizeof view);
-        buffers[k] = broadcast_is_buffered(loop, p) ? room : NULL;
+        buffers[k] = broadcast_needs_buffer(loop, p) ? room : NULL;
         if (buffers[k])
             room += broadcast_get_buffer_size(p);
         if (buffers[k] && p->period) {
@@ -246,9 +254,9 @@ static int broadcast_run_range(void *arg, int64_t begin, int64_t end, void *scra
         }
     }
     for (int64_t at = begin; at < end; at += count) {
-        const int64_t in_period = at % loop->period, in_slice = in_period % loop->slice;
+        const int64_t after_boundary = at % loop->boundary, in_slice = after_boundary % loop->slice;
         count = loop->slice - in_slice;
-        count = loop->period - in_period < count ? loop->period - in_period : count;
+        count = loop->boundary - after_boundary < count ? loop->boundary - after_boundary : count;
         count = end - at < count ? end - at : count;
         for (size_t k = 0; k < loop->n; k++)
             broadcast_set_view(loop, &loop->tensors[k], at, &count, buffers[k], &views[k]);
@@ -259,7 +267,8 @@ static int broadcast_run_range(void *arg, int64_t begin, int64_t end, void *scra
     return DV_OK;
 }
 
-/* Fails if a tensor cannot be divided into slices of the first result. Returns a status. */
+/* Fails if the tensor of a field does not fit the first result: an input must broadcast to its shape, another result must have
+ * its number of elements. Returns a status. */
 static int broadcast_check_field(dv_context *ctx, const dv_slice_field *field, const dv_slice_field *first, bool is_result)
 {
     const dv_tensor *const t = field->tensor, *const out = first->tensor;
@@ -271,7 +280,7 @@ static int broadcast_check_field(dv_context *ctx, const dv_slice_field *field, c
             dv_dtype_name(t->dtype));
     if (!dv_tensor_is_contiguous(t))
         return dv_error(ctx, DV_EINVAL, "DV_FOR_EACH_SLICE: expected a contiguous '%s', found other strides", field->name);
-    if (is_result ? dv_numel(t) == dv_numel(out) : dv__can_broadcast(t, out))
+    if (is_result ? dv_numel(t) == dv_numel(out) : dv_numel(t) == 1 || dv__can_broadcast(t, out))
         return DV_OK;
     dv__print_shape(t, found, sizeof found);
     dv__print_shape(out, expected, sizeof expected);
@@ -307,5 +316,6 @@ int dv__for_each_broadcast_slice(dv_context *ctx, const void *frame, size_t fram
     for (size_t k = 0; k < loop.n; k++)
         broadcast_set_strides(&loop.tensors[k], out);
     broadcast_join_dims(&loop);
-    return dv_parallel_scratch(ctx, 0, n, PARALLEL_GRAIN, broadcast_plan_slices(&loop), broadcast_run_range, &loop);
+    broadcast_set_slices(&loop);
+    return dv_parallel_scratch(ctx, 0, n, PARALLEL_GRAIN, broadcast_get_scratch_size(&loop), broadcast_run_range, &loop);
 }

@@ -348,8 +348,8 @@ static int service_reserve_random_for_slice(
     dv__slice *s = service_get_slice(ctx);
     if (s->in_chunk_loop)
         return dv__call_record_error(s->call, DV_EINVAL,
-            "dv_random: called in a chunk of dv_parallel_for, whose order is not the same in each call: reserve the numbers of "
-            "all chunks before the loop");
+            "dv_random: called in a chunk of dv_parallel_for, and chunks run in no fixed order: call it before the loop, for the "
+            "numbers of all chunks");
     if (s->index < 0)
         return service_reserve_random(s->call, generator, ndraws, seed, offset);
     dv__call *c = s->call;

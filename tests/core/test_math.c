@@ -404,14 +404,14 @@ static void misfits(void **state)
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &one_x, 0, &to }), DV_OK);
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &short_x, 0, &to }), DV_EINVAL);
     assert_string_equal(misfit,
-        "an elementwise kernel needs 'i' of a shape that broadcasts to [40], that of its first result (with .split, of a slice "
-        "of "
-        "it), found [39]");
+        "an elementwise kernel: 'i' has the shape [39], which does not broadcast to [40], the shape of the first result (with "
+        ".split, of a "
+        "slice of it: name in the contract the dims that both have)");
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &turned, 0, &to }), DV_EINVAL);
     assert_string_equal(misfit,
-        "an elementwise kernel needs 'i' of a shape that broadcasts to [40], that of its first result (with .split, of a slice "
-        "of "
-        "it), found [40, 1]");
+        "an elementwise kernel: 'i' has the shape [40, 1], which does not broadcast to [40], the shape of the first result (with "
+        ".split, of a "
+        "slice of it: name in the contract the dims that both have)");
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &wide, 0, &to }), DV_EINVAL);
     assert_string_equal(misfit,
         "an elementwise kernel needs a contiguous 'i', found other strides: strided() and last_contiguous() in the contract, or "

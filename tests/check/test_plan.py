@@ -125,7 +125,7 @@ def test_slow_is_not_endless(check, tmp_path, size, ok):
     body = ("float count; const float *in = a->x->data; for (int64_t i = 0, n = dv_numel(a->out); i < n; i++) {"
             f"count = 0; for (int64_t k = 0; k < n; k += 4) count += in[k] > in[i]; while (n == {size}) __asm__ volatile(\"\");"
             "((float *)a->out->data)[i] = count; }")
-    report = check(operator(tmp_path, "x[n]:f32 -> out[n]:f32", body), "--only", "runs,memory", "--case-ms", 100)
+    report = check(operator(tmp_path, "x[n]:f32 -> out[n]:f32", body), "--only", "runs,memory", "--case-ms", 250)  # a limit that 4,097 elements are far from, also on a busy machine
     assert report["ok"] == ok, report["table"]
     runs = next(r for r in report["results"] if r["property"] == "runs")
     if ok:

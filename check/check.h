@@ -235,6 +235,8 @@ double check_get_max_integer(dv_dtype dtype);
 double check_get_min_integer(dv_dtype dtype);
 /* True if x lies in the range of an integer dtype; x may have a fraction. */
 bool check_is_in_integer_range(dv_dtype dtype, double x);
+/* True if an element has fewer bits than a byte, so that neighbours share bytes. */
+static inline bool check_is_sub_byte_dtype(dv_dtype dtype) { return dtype.bits * dtype.lanes < 8; }
 bool check_is_float_dtype(dv_dtype dtype);
 bool check_is_complex_dtype(dv_dtype dtype);
 bool check_is_integer_dtype(dv_dtype dtype); /* true for signed and unsigned integers and for bool */

@@ -98,7 +98,7 @@ static bool guarded_contents_try_convert_elements(
     char *bytes = malloc((size_t)((high - low + 1) * size) + 1), *origin = bytes ? bytes - low * size : NULL;
     dv_dtype from_component = from_tensor->dtype, to_component = to_tensor->dtype;
     const bool copies_bytes = dv_dtype_key(from_tensor->dtype) == dv_dtype_key(to_tensor->dtype) &&
-        from_tensor->dtype.bits * from_tensor->dtype.lanes >= 8;
+        !check_is_sub_byte_dtype(from_tensor->dtype);
     const int ncomponents = check_get_component_count_and_dtype(&from_component);
     check_get_component_count_and_dtype(&to_component);
     if (bytes)

@@ -15,7 +15,7 @@ static void guarded_location_mark_element_bytes(
         int64_t at = 0;
         for (int32_t d = 0; d < t->ndim; d++)
             at += index[d] * strides[d];
-        at = bits < 8 ? (at * bits - (at < 0 ? 7 : 0)) / 8 : at * size; /* rounded down */
+        at = check_is_sub_byte_dtype(t->dtype) ? (at * bits - (at < 0 ? 7 : 0)) / 8 : at * size; /* rounded down */
         memset(is_element + at - low * size, true, (size_t)size);
         for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
             index[d] = 0;

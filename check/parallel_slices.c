@@ -67,10 +67,9 @@ static bool parallel_slices_try_find_axes(const slice_cut *cut, int64_t slice_si
     int64_t size = slice_size;
     bool is_split = false, is_clear = check_try_resize_case(cut->op, cut->c, &of, &size, &c, axes) && size == slice_size;
     for (size_t i = 0; i < cut->c->ntensors && is_clear; i++) {
-        const dv_dtype dtype = cut->c->tensors[i].dtype;
         is_split |= axes[i] >= 0;
         is_clear = axes[i] != AXIS_UNKNOWN &&
-            !(axes[i] >= 0 && dtype.bits * dtype.lanes < 8); /* a slice may begin within a byte */
+            !(axes[i] >= 0 && check_is_sub_byte_dtype(cut->c->tensors[i].dtype)); /* a slice may begin within a byte */
     }
     return is_split && is_clear;
 }

@@ -334,9 +334,8 @@ static enum overflow_outcome memory_test_wide_strides(check_job *job, const chec
     static check_guarded_call call;
     enum overflow_outcome outcome = OVERFLOW_NO_CASE;
     for (size_t i = 0; i < c->ntensors && job->result->outcome == CHECK_OUTCOME_PASS; i++)
-        if (c->tensors[i].present && c->tensors[i].dtype.bits * c->tensors[i].dtype.lanes >= 8 &&
-            check_tensor_numel(&c->tensors[i]) && check_tensor_numel(&c->tensors[i]) <= MAX_SMALL_ELEMENTS &&
-            check_find_wide_stride_dim(&c->tensors[i]) >= 0) {
+        if (c->tensors[i].present && !check_is_sub_byte_dtype(c->tensors[i].dtype) && check_tensor_numel(&c->tensors[i]) &&
+            check_tensor_numel(&c->tensors[i]) <= MAX_SMALL_ELEMENTS && check_find_wide_stride_dim(&c->tensors[i]) >= 0) {
             variant = *c;
             variant.tensors[i].layout = CHECK_LAYOUT_WIDE_STRIDE;
             variant.tensors[i].layout_variant = dim_choice % 2;
